@@ -306,6 +306,12 @@ class Operator(OperatorRules, Generic[P, R]):
         ------
         MissingRuleError
             If the operator has none.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> co.ops.np.exp.rule("cpu")
+        <ufunc 'exp'>
         """
         if isinstance(kind, str):
             (name,) = (

@@ -63,6 +63,18 @@ class OperatorKernels(RuleTable):
         ------
         RegistrationError
             If a kind is unknown, or `fn` does not take the operator's parameters.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> @half.register_kernel("cpu")
+        ... def _(x):
+        ...     return 0.5 * x
+        >>> half(np.array([3.0]))
+        array([1.5])
         """
         kinds = check_device_types(self.qualname, device_types)
         return self._register(kinds, fn, override=True)  # type: ignore[no-any-return]  # by fn, as overloaded
@@ -91,6 +103,17 @@ class OperatorKernels(RuleTable):
         ------
         RegistrationError
             If the kind is unknown.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> _ = half.register_kernel("cpu", lambda x: 0.5 * x + 1.0)  # wrong
+        >>> with half.set_kernel_enabled("cpu", False):
+        ...     half(np.array([3.0]))
+        array([1.5])
         """
         check_flag("enabled", enabled)
         if not isinstance(device_type, str):
@@ -145,6 +168,18 @@ class OperatorKernels(RuleTable):
         RegistrationError
             If `fn` does not take the operator's parameters, or there is a fake kernel
             from another place already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> @half.register_fake
+        ... def _(x):
+        ...     return co.fake_like(x)
+        >>> co.eval_shape(half, np.ones((2, 3)))
+        FakeArray(f64[2, 3], device='cpu')
         """
         return self._register((FAKE,), fn, override=override)
 
@@ -179,6 +214,19 @@ class OperatorKernels(RuleTable):
         RegistrationError
             If `kind` is not a RuleKind, `fn` does not take its parameters, or there is a
             rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+        >>> @half.register(inverse)
+        ... def _(out, x):
+        ...     return out * 2
+        >>> half.rule(inverse)(np.array([1.5]), None)
+        array([3.])
         """
         check_kind(self.qualname, kind)
         return self._register((kind,), fn, override=override)

@@ -91,6 +91,18 @@ class OperatorRules(OperatorKernels):
         RegistrationError
             If a function does not take these parameters, the operator writes its
             arguments or returns nothing, or there is a formula already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> @half.register_autograd
+        ... def _(ctx, g):
+        ...     return g / 2
+        >>> co.grad(half)(np.array(3.0))
+        np.float64(0.5)
         """
         rule = as_formula(backward, setup_context)
         return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]  # self: a rule is given
@@ -120,6 +132,18 @@ class OperatorRules(OperatorKernels):
         ------
         RegistrationError
             If `fn` does not take these parameters, or there is a rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> @half.register_jvp
+        ... def _(primals, tangents):
+        ...     return half(*primals), half(*tangents)
+        >>> co.jvp(half, (np.array([3.0]),), (np.array([1.0]),))
+        (array([1.5]), array([0.5]))
         """
         return self._register((JVP,), fn, override=override)
 
@@ -153,6 +177,18 @@ class OperatorRules(OperatorKernels):
         ------
         RegistrationError
             If `fn` does not take these parameters, or there is a rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> @half.register_vmap
+        ... def _(info, in_dims, x):
+        ...     return half(x), in_dims[0]
+        >>> co.vmap(half)(np.array([3.0, 5.0]))
+        array([1.5, 2.5])
         """
         return self._register((VMAP,), fn, override=override)
 
@@ -177,6 +213,17 @@ class OperatorRules(OperatorKernels):
         RegistrationError
             If the kind is unknown, the dtype is not a floating-point dtype, or the
             operator writes its arguments or returns views of them.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> _ = half.register_autocast("cpu", np.float16)
+        >>> with co.autocast("cpu"):
+        ...     half(np.ones(2, np.float32))
+        array([0.5, 0.5], dtype=float16)
         """
         self.add(AUTOCAST, (device_type, dtype), override=True)
         return self

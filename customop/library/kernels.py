@@ -86,8 +86,12 @@ def register_kernel(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     device_types : str, iterable of str, or None
+        Kinds of array, such as ``"cpu"``; None for all kinds without a kernel.
     fn : callable, optional
+        Takes the operator's parameters. Without it, a decorator is returned.
     lib : Library, optional
         Removes the registration when it closes.
 
@@ -99,6 +103,16 @@ def register_kernel(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = co.register_kernel("doc::half", "cpu", lambda x: 0.5 * x)
+    >>> half(np.array([3.0]))
+    array([1.5])
     """
     kinds = check_device_types(resolve(op).qualname, device_types)
     return by_name(op, kinds, fn, lib, override=True)
@@ -137,10 +151,14 @@ def register_fake(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     fn : callable, optional
+        Makes fake results of fake arguments. Without it, a decorator is returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -150,6 +168,16 @@ def register_fake(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = co.register_fake("doc::half", co.fake_like)
+    >>> co.eval_shape(half, np.ones((2, 3)))
+    FakeArray(f64[2, 3], device='cpu')
     """
     return by_name(op, (FAKE,), fn, lib, override=override)
 
@@ -168,11 +196,16 @@ def register_array_dispatch(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     array_class : type
+        A class of arrays, such as a subclass of ``np.ndarray``.
     fn : callable, optional
+        ``fn(op, args, kwargs)`` returns the result. Without it, a decorator is returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -182,6 +215,19 @@ def register_array_dispatch(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> @co.register_array_dispatch("doc::half", np.ma.MaskedArray)
+    ... def _(op, args, kwargs):
+    ...     (x,) = args
+    ...     return np.ma.MaskedArray(op(x.data), x.mask)
+    >>> print(half(np.ma.MaskedArray([1.0, 2.0], [False, True])))
+    [0.5 --]
     """
     return by_name(
         op,
@@ -206,8 +252,12 @@ def register_autocast(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     device_type : str
+        Kind of array, such as ``"cpu"``.
     dtype : dtype
+        The floating-point dtype to compute in.
     lib : Library, optional
         Removes the registration when it closes.
 
@@ -219,6 +269,17 @@ def register_autocast(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = co.register_autocast("doc::half", "cpu", np.float16)
+    >>> with co.autocast("cpu"):
+    ...     half(np.ones(2, np.float32))
+    array([0.5, 0.5], dtype=float16)
     """
     found: AnyOp = by_name(op, (AUTOCAST,), (device_type, dtype), lib, override=True)
     return found

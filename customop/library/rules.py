@@ -86,11 +86,16 @@ def register_autograd(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     backward : callable
+        ``backward(ctx, *grads)`` returns the gradients of the inputs.
     setup_context : callable, optional
+        ``setup_context(ctx, inputs, output)`` saves what `backward` needs.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -100,6 +105,16 @@ def register_autograd(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = co.register_autograd("doc::half", lambda ctx, g: g / 2)
+    >>> co.grad(half)(np.array(3.0))
+    np.float64(0.5)
     """
     rule = as_formula(backward, setup_context)
     return by_name(op, (AUTOGRAD,), rule, lib, override=override)
@@ -126,10 +141,15 @@ def register_jvp(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     fn : callable, optional
+        ``fn(primals, tangents)`` returns ``(output, tangent)``. Without it, a decorator is
+        returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -139,6 +159,18 @@ def register_jvp(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> @co.register_jvp("doc::half")
+    ... def _(primals, tangents):
+    ...     return half(*primals), half(*tangents)
+    >>> co.jvp(half, (np.array([3.0]),), (np.array([1.0]),))
+    (array([1.5]), array([0.5]))
     """
     return by_name(op, (JVP,), fn, lib, override=override)
 
@@ -176,10 +208,15 @@ def register_vmap(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     fn : callable, optional
+        ``fn(info, in_dims, *inputs)`` returns ``(output, out_dims)``. Without it, a
+        decorator is returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -189,6 +226,18 @@ def register_vmap(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> @co.register_vmap("doc::half")
+    ... def _(info, in_dims, x):
+    ...     return half(x), in_dims[0]
+    >>> co.vmap(half)(np.array([3.0, 5.0]))
+    array([1.5, 2.5])
     """
     return by_name(op, (VMAP,), fn, lib, override=override)
 
@@ -218,10 +267,15 @@ def register_sample_inputs(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     fn : callable, optional
+        ``fn()`` returns samples, or tuples of positional arguments. Without it, a decorator
+        is returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -231,6 +285,16 @@ def register_sample_inputs(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = co.register_sample_inputs("doc::half", lambda: [(np.ones(3),)])
+    >>> [sample.args[0].shape for sample in half.sample_inputs()]
+    [(3,)]
     """
     return by_name(op, (SAMPLE_INPUTS,), fn, lib, override=override)
 
@@ -261,11 +325,17 @@ def register(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
+        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+        has one.
     kind : RuleKind
+        The kind; rules are read back with ``op.rule(kind)``.
     fn : callable, optional
+        The rule, with the parameters that ``kind.takes`` says. Without it, a decorator
+        is returned.
     lib : Library, optional
         Removes the registration when it closes.
     override : bool
+        Replace one that is registered already.
 
     Returns
     -------
@@ -275,6 +345,17 @@ def register(
     ------
     RegistrationError, MissingRuleError
         As the method does, or if no operator has this name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+    >>> _ = co.register("doc::half", inverse, lambda out, x: out * 2)
+    >>> half.rule(inverse)(np.array([1.5]), None)
+    array([3.])
     """
     check_kind(resolve(op).qualname, kind)
     return by_name(op, (kind,), fn, lib, override=override)

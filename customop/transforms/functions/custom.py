@@ -347,6 +347,16 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         ------
         ArgumentError
             If either is not a function.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_vjp
+        ... def square(x):
+        ...     return x * x
+        >>> square.defvjp(lambda x: (x * x, x), lambda x, g: (2.0 * x * g,))
+        >>> co.grad(square)(np.array(3.0))
+        array(6.)
         """
         check_function("defvjp", fwd)
         check_function("defvjp", bwd)

@@ -101,6 +101,19 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         ------
         ArgumentError
             If it is not a function.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_jvp
+        ... def square(x):
+        ...     return x * x
+        >>> @square.defjvp
+        ... def _(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return square(x), 2.0 * x * t
+        >>> co.jvp(square, (np.array([3.0]),), (np.array([1.0]),))
+        (array([9.]), array([6.]))
         """
         check_function("defjvp", jvp)
         self.jvp = jvp
