@@ -47,6 +47,7 @@ __all__ = [
     "is_scalar",
     "is_view",
     "origins",
+    "overlap",
     "pin",
     "place_of",
     "renew",
@@ -423,7 +424,7 @@ def _check_alone(box: Tracer, origin: Any) -> None:
     """Raise where an input is written that shares memory with another argument."""
     others = [v for v in box.interpreter.given() if v is not origin]
     twice = sum(v is origin for v in box.interpreter.given()) > 1
-    if twice or any(share(origin, other) for other in others):
+    if twice or any(overlap(origin, other) for other in others):
         raise ArgumentError(
             f"an argument of {box.interpreter.describe()} is written in place, and"
             " another argument shares its memory",
@@ -439,6 +440,11 @@ def origins(value: Any) -> list[Any]:
         root = _root(value) if is_traced(value) else None
         value = getattr(root, "box_origin", None)
     return found
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory, or what they are outside of all transforms."""
+    return share(a, b) or share(origins(a)[-1], origins(b)[-1])
 
 
 def share(a: Any, b: Any) -> bool:

@@ -21,12 +21,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from customop.arrays.describe import describe
-from customop.arrays.kinds import is_array
+from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.pytree import flatten
 from customop.config import config
-from customop.core.boxes import fill, frozen, origins, share
+from customop.core.boxes import fill, frozen, origins, overlap, share
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -247,7 +247,9 @@ class Interpreter(ABC):
         for p, value in zip(op.schema.parameters, args, strict=True):
             for leaf in flat(value):
                 for memory, origin in self.written_inputs if is_array(leaf) else ():
-                    if share(leaf, memory):
+                    # A tracer of an outer transform is not written here.
+                    is_outer = is_traced(leaf) and leaf.interpreter.level < self.level
+                    if (overlap if is_outer else share)(leaf, memory):
                         self.report(self._stale(op, p.name, leaf, origin))
 
     def _stale(

@@ -18,7 +18,7 @@ from customop.shapes.sizes import product
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.carrier import carries
 from customop.transforms.jvp import jvp
-from customop.transforms.reading import call_reading
+from customop.transforms.reading import call_reading, note_inputs
 from customop.transforms.values import (
     NO_INTEGERS,
     Fresh,
@@ -53,6 +53,7 @@ def _of_chosen(
     def describe() -> str:
         return f"a derivative of {getattr(fn, '__name__', 'the function')}"
 
+    note_inputs(of_chosen, (args, kwargs))
     return of_chosen
 
 

@@ -36,6 +36,7 @@ from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.carrier import Carrier, carries
 from customop.transforms.jvp_plans import jvp_plan
+from customop.transforms.reading import inputs_of
 from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
 
 __all__ = ["JvpTracer", "jvp"]
@@ -389,7 +390,7 @@ def jvp(
         )
     interpreter = JvpInterpreter()
     interpreter.fn = fn
-    interpreter.inputs = primals
+    interpreter.inputs = inputs_of(fn, primals)
     tracers = [
         _dual(interpreter, x, t, i)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))

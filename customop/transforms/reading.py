@@ -11,7 +11,21 @@ from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten
 from customop.core.given import explain_read_only, given_by_name
 
-__all__ = ["call_reading", "read_only"]
+__all__ = ["call_reading", "inputs_of", "note_inputs", "read_only"]
+
+
+# Attribute of a function that fixes some arguments of another one: all of them.
+_ALL = "customop: all arguments"
+
+
+def note_inputs(fn: Callable[..., Any], inputs: Any) -> None:
+    """Note all arguments of a call of which `fn` fixes some: they may share memory."""
+    vars(fn)[_ALL] = inputs
+
+
+def inputs_of(fn: Callable[..., Any], given: Any) -> Any:
+    """All arguments of a call of a function that is given some."""
+    return getattr(fn, _ALL, given)
 
 
 def call_reading(

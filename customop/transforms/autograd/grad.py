@@ -27,7 +27,7 @@ from customop.transforms.carrier import (
     carry_for,
     check_carried,
 )
-from customop.transforms.reading import call_reading
+from customop.transforms.reading import call_reading, inputs_of
 from customop.transforms.runs import subject_of
 from customop.transforms.values import (
     NO_INTEGERS,
@@ -142,7 +142,7 @@ def pull_back(
     leaves, structure = flatten(primals)
     values = [as_input(leaf, "vjp: primal", i) for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
-    interpreter.inputs = leaves
+    interpreter.inputs = inputs_of(fn, leaves)
     # Taken before the call, which may write its arguments.
     starts = [tracer.node for tracer in tracers]
     with interpreter:
@@ -255,8 +255,9 @@ def value_and_grad(
         at = chosen(what, wanted, len(given))
         is_alone = len(given) == 1 and not kwargs
         try:
-            if not is_alone:
+            if not is_alone or type(given[0]) is not np.ndarray:
                 interpreter.inputs = (args, kwargs)
+            if not is_alone:
                 for constant in (*given, *kwargs.values()):
                     check_carried(constant)
             for i in at:

@@ -12,7 +12,8 @@ from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
-from customop.core.boxes import empty_views, frozen, pin
+from customop.arrays.strides import strides_of
+from customop.core.boxes import Pinned, empty_views, frozen, pin
 from customop.errors import (
     ArgumentError,
     GraphError,
@@ -337,6 +338,8 @@ class _Capture:
         tracer.box_origin = leaf
         if not leaf.shape and _is_box(leaf):
             pin(tracer)
+        if strides_of(below) != strides_of(fake):  # the copy has no gaps
+            tracer.box_place = Pinned(strides_of(fake))
         self.inputs.append((tracer, node))
         return tracer
 
