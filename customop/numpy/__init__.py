@@ -83,6 +83,7 @@ MODULES: dict[str, str] = {
     "singular": "linalg.svd linalg.svdvals",
     "solve": "linalg.inv linalg.solve linalg.matrix_power linalg.tensorsolve"
     " linalg.tensorinv",
+    "slices": "",
     "sort": "argmax argmin sort argsort",
     "special": "sinc i0 angle nan_to_num real_if_close",
     "statistics": "var std count_nonzero ptp average",

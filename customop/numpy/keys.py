@@ -22,7 +22,6 @@ from customop import (
 from customop.numpy.arguments import as_array, lined, only, shape_of, value_of
 from customop.numpy.create import array_like, as_held, full_like
 from customop.numpy.index import (
-    ALL,
     check_bounds,
     constant,
     gathered_shape,
@@ -30,8 +29,6 @@ from customop.numpy.index import (
     is_integer,
     layout,
     numbers,
-    slice_,
-    view_shape,
 )
 from customop.numpy.masked import (
     is_one_value,
@@ -50,6 +47,7 @@ from customop.numpy.sizes import (
     is_known,
     size_of,
 )
+from customop.numpy.slices import ALL, slice_, view_shape
 from customop.numpy.write import index_set, slice_set, spread_to
 
 __all__ = ["KeyParts", "parts_of", "value_for", "values_at"]

@@ -21,19 +21,16 @@ from customop import (
 )
 from customop.numpy.arguments import copied, in_c_order
 from customop.numpy.index import (
-    ALL,
-    check_placed,
     gathered_shape,
     index_,
-    key_of,
     layout,
     numbers,
     rank_of,
-    slice_,
     with_rows,
 )
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.sizes import fits_into, is_one, product, same_shape, wide_to
+from customop.numpy.slices import ALL, check_placed, key_of, slice_
 
 __all__ = ["index_set", "slice_set", "spread_to"]
 

@@ -18,7 +18,7 @@ from customop import (
     sizes,
 )
 from customop.numpy.arguments import as_array, cast, only, shape_of
-from customop.numpy.index import ALL, numbers, scatter_add, slice_
+from customop.numpy.index import numbers, scatter_add
 from customop.numpy.keys import parts_of, value_for, values_at
 from customop.numpy.reading import read_number
 from customop.numpy.sizes import (
@@ -29,6 +29,7 @@ from customop.numpy.sizes import (
     same_size,
     smaller,
 )
+from customop.numpy.slices import ALL, slice_
 from customop.numpy.write import spread_to
 
 __all__: list[str] = []

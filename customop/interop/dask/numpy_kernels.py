@@ -16,7 +16,8 @@ from customop.errors import DataDependentError
 from customop.interop.dask.broadcasts import broadcast, filled
 from customop.interop.dask.chunks import Labels, summed
 from customop.interop.dask.plans import by_rows, joined
-from customop.numpy.index import ALL, key_of, layout
+from customop.numpy.index import layout
+from customop.numpy.slices import ALL, key_of
 
 __all__ = ["KERNELS"]
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from customop.numpy.index import key_of
+from customop.numpy.slices import key_of
 
 __all__ = ["NATIVE", "ON_HOST_IF_COMPLEX"]
 
