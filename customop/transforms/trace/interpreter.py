@@ -35,6 +35,7 @@ from customop.transforms.trace.operators import lay_out
 from customop.transforms.trace.places import place_here
 from customop.transforms.trace.records import Record, make_record
 from customop.transforms.trace.tracer import GraphTracer
+from customop.transforms.trace.values import Values
 
 __all__ = ["Trace", "copied", "fake_of"]
 
@@ -87,6 +88,7 @@ class Trace(Mode):
         self._sizes_outside: SizeContext | None = None
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
+        self._values: Values = Values()
         # Identity of an array or object -> the node of the constant, and what is below it.
         self._constants: dict[Any, tuple[Node, Any]] = {}
 
@@ -213,6 +215,9 @@ class Trace(Mode):
         entries, values = self.nested([*args])
         if op.schema.written:
             self._copy_written(op, args, values)
+            self._values.see_write()
+        if Tag.dynamic_output_shape in op.tags and not self.is_real:
+            values = list(map(self._values.fake, entries, values))
         if op.sees_seed and self.is_real and self._state is None:
             self._state = np.random.get_state()  # noqa: NPY002  # operators may use it
         out = op.invoke(values) if self.is_real else self.run_fake(op, values)
