@@ -214,7 +214,11 @@ class _Classes(dict[type, ArrayKind | None]):
         if kind is not None and speaks_standard_only(cls):
             standard_kinds.add(kind.name)
         # Python's own classes are never arrays; others may be registered later.
-        if kind is not None or cls.__module__ == "builtins":
+        if (
+            kind is not None
+            or cls.__module__ == "builtins"
+            or issubclass(cls, np.dtype)
+        ):
             self[cls] = kind
         return kind
 
@@ -227,8 +231,11 @@ def registered_base(cls: type) -> type | None:
     """The class of a known kind that `cls` is or derives from, or None."""
     base = _registered(cls)
     # One attribute alone: each value that is not an array comes here.
-    if base is None and not _plugins_loaded and hasattr(cls, "shape"):
-        load_kinds()
+    is_possible = (
+        base is None and hasattr(cls, "shape") and not issubclass(cls, np.dtype)
+    )
+    if is_possible and not _plugins_loaded:
+        load_kinds()  # 20 ms: names of plug-ins are in the metadata of all packages
         base = _registered(cls)
     return base
 

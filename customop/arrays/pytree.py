@@ -19,6 +19,7 @@ __all__ = [
     "Structure",
     "TreeRules",
     "add_leaf_class",
+    "add_own_node",
     "flatten",
     "key_orders",
     "leaf_classes",
@@ -105,10 +106,14 @@ class _Optree:
     def __getattr__(self, name: str) -> Any:
         # From now on the functions below find the module itself.
         module = globals()["_optree"] = import_module("optree")
+        while _own_nodes:
+            register_node(*_own_nodes.pop())
         return getattr(module, name)
 
 
 _optree: Any = _Optree()
+# Classes of the package that become pytrees when optree is imported.
+_own_nodes: list[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]]] = []
 
 
 # Classes that are leaves for certain: numbers, NumPy's arrays, and those of tracers.
@@ -216,6 +221,15 @@ def register_node(
             raise
         return False
     return True
+
+
+def add_own_node(
+    cls: Any, take_apart: Callable[[Any], Any], make: Callable[[Any, Any], Any]
+) -> None:
+    """Make a class of the package a pytree, without an import of optree for it."""
+    _own_nodes.append((cls, take_apart, make))
+    if not isinstance(_optree, _Optree):
+        register_node(*_own_nodes.pop())
 
 
 def registered_nodes() -> dict[type, TreeRules]:

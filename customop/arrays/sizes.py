@@ -9,7 +9,7 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.fake import FakeArray, dense_fake, make_fake
 from customop.arrays.kinds import is_array, is_fake
 from customop.arrays.nested import flat, map_nested
-from customop.arrays.pytree import register_node
+from customop.arrays.pytree import add_own_node
 from customop.arrays.strides import all_plain, axis_order
 from customop.errors import ArgumentError, ShapeError, shown
 from customop.shapes.real_sizes import fault_of, solve_names, with_values
@@ -109,7 +109,7 @@ def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
 
 
 # As a pytree it is a tuple: its sizes are leaves.
-register_node(SymShape, lambda shape: (tuple(shape), None), lambda _, sizes: (*sizes,))
+add_own_node(SymShape, lambda shape: (tuple(shape), None), lambda _, sizes: (*sizes,))
 
 
 def as_sizes(lengths: Sequence[Any]) -> SymShape:

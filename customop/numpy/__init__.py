@@ -23,7 +23,7 @@ MODULES: dict[str, str] = {
     " fromfunction",
     "covariance": "cov corrcoef",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
-    "differences": "diff ediff1d gradient trapezoid unwrap cross",
+    "differences": "diff ediff1d trapezoid unwrap cross",
     "diagonals": "diagonal diag diagflat trace",
     "edit": "delete insert resize trim_zeros extract block",
     "determinant": "linalg.det linalg.slogdet",
@@ -31,13 +31,10 @@ MODULES: dict[str, str] = {
     "einsum": "einsum einsum_path",
     "elementwise": "add subtract multiply divide negative positive square reciprocal"
     " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
-    " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin exp exp2 expm1"
-    " log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh"
-    " arccosh arctanh deg2rad rad2deg radians degrees absolute fabs sign round around"
-    " floor ceil trunc fix rint signbit isnan isinf isfinite isnat spacing bitwise_count"
-    " equal not_equal less less_equal greater greater_equal logical_and logical_or"
-    " logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift"
-    " right_shift gcd lcm floor_divide",
+    " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin absolute fabs"
+    " sign",
+    "exponentials": "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan"
+    " sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians degrees",
     "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift",
@@ -81,12 +78,17 @@ MODULES: dict[str, str] = {
     "shares": "",
     "signal": "convolve correlate",
     "singular": "linalg.svd linalg.svdvals",
+    "slopes": "gradient",
     "solve": "linalg.inv linalg.solve linalg.matrix_power linalg.tensorsolve"
     " linalg.tensorinv",
     "slices": "",
     "sort": "argmax argmin sort argsort",
     "special": "sinc i0 angle nan_to_num real_if_close",
     "statistics": "var std count_nonzero ptp average",
+    "steps": "round around floor ceil trunc fix rint signbit isnan isinf isfinite isnat"
+    " spacing bitwise_count equal not_equal less less_equal greater greater_equal"
+    " logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor"
+    " invert left_shift right_shift gcd lcm floor_divide",
     "triangles": "linalg.cholesky linalg.qr",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
     "vectors": "vecdot matvec vecmat linalg.multi_dot linalg.vecdot linalg.matmul"

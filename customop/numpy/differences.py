@@ -1,4 +1,4 @@
-"""Differences along an axis, and what is made of them: gradient, trapezoid, unwrap."""
+"""Differences along an axis, and what is made of them: trapezoid, unwrap, cross."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
-    check,
     partials,
     register_numpy_function,
 )
@@ -24,10 +23,7 @@ from customop.numpy.arguments import (
     SINCE_2_5,
     as_array,
     cast,
-    counted_axes,
     dtype_of,
-    listed_axes,
-    shape_of,
     warn_user,
 )
 from customop.numpy.create import array_like
@@ -41,12 +37,12 @@ from customop.numpy.rules import (
     sum_of,
 )
 from customop.numpy.running import along_axis
-from customop.numpy.sizes import broadcast, is_below, larger, typical, wide_to
+from customop.numpy.sizes import broadcast, larger, typical, wide_to
 
-__all__ = ["diff"]
+__all__ = ["diff", "part_of"]
 
 
-def _part(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
+def part_of(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
     """The index of a slice along one axis."""
     entries: list[Any] = [slice(None)] * ndim
     entries[axis] = slice(*key)
@@ -61,6 +57,20 @@ diff: Operator[..., Any] = numpy_operator(
     "(Array x, int axis, int n) -> Array",
     lambda x, axis, n: np.diff(x, n, axis),
 )
+
+
+def _quick_diff(x: Any, axis: int, n: int) -> Any:
+    """As `numpy.diff`, whose own code in Python takes half of its time."""
+    if x.dtype.kind not in "fciu" or n < 0:
+        return np.diff(x, n, axis)
+    axis = normalize_axis_index(axis, x.ndim)
+    later, earlier = part_of(axis, x.ndim, 1, None), part_of(axis, x.ndim, None, -1)
+    for _ in range(n):
+        x = x[later] - x[earlier]
+    return x if n else x.copy()
+
+
+diff.register_kernel("cpu", _quick_diff)
 
 
 @diff.register_fake
@@ -82,12 +92,28 @@ def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
     length = shape[axis]
     if type(length) is int and length <= n:
         return np.zeros_like(g, shape=tuple(shape))
+    if type(g) is np.ndarray and g.dtype.kind in "fc":
+        return _plain_diff_pull(g, axis, n)
     widths = [(0, 0)] * len(shape)
     widths[axis] = (n, n)
     found = diff(np.pad(g, widths), axis, n)
     if type(length) is not int:  # of fewer than n elements there are no differences
-        found = found[_part(axis, len(shape), length)]
+        found = found[part_of(axis, len(shape), length)]
     return -found if n % 2 else found
+
+
+def _plain_diff_pull(g: Any, axis: int, n: int) -> Any:
+    """As `_diff_pull`, for an array of NumPy: a third of the time."""
+    ndim = g.ndim
+    later, earlier = part_of(axis, ndim, 1, None), part_of(axis, ndim, None, -1)
+    for _ in range(n):
+        shape = [*g.shape]
+        shape[axis] += 1
+        wide = np.zeros(shape, g.dtype)
+        wide[later] = g
+        wide[earlier] -= g
+        g = wide
+    return g
 
 
 register_linear(diff, _diff_pull)
@@ -150,111 +176,6 @@ def _fitting(name: str, x: Any, line: Any) -> Any:
     return cast(np.reshape(x, (-1,)), dtype)
 
 
-# ---- gradient ----
-
-
-@register_numpy_function(np.gradient)
-def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    f = as_array(f)
-    axes = counted_axes(listed_axes(axis), f.ndim)
-    if edge_order > 2:
-        raise ShapeError(
-            "'edge_order' greater than 2 not supported", do="give edge_order=1 or 2"
-        )
-    steps = _spacings(f, varargs, axes)
-    if dtype_of(f).kind not in "fcmM":
-        f = f.astype(np.float64)
-    found = [
-        _slope(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
-    ]
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
-    """The distance of the elements along each axis: one, or one for each pair."""
-    if not given:
-        return [1.0] * len(axes)
-    if len(given) == 1 and not np.ndim(given[0]):
-        return [given[0]] * len(axes)
-    if len(given) != len(axes):
-        raise TypeError("np.gradient: invalid number of arguments")
-    return [_spacing(as_array(x), f.shape[i]) for x, i in zip(given, axes, strict=True)]
-
-
-def _spacing(x: Any, length: int) -> Any:
-    if x.ndim == 0:
-        return x
-    if x.ndim != 1:
-        raise ShapeError(
-            "distances must be either scalars or 1d",
-            f"np.gradient: distances of shape {tuple(x.shape)}",
-            do="give a number, or the places of the elements along the axis",
-        )
-    if x.shape[0] != length:
-        raise ShapeError(
-            "when 1d, distances must match the length of the corresponding dimension",
-            f"np.gradient: {x.shape[0]} distances for {length} elements",
-            do="give the places of the elements along the axis",
-        )
-    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
-    is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
-    return steps[0] if is_even else steps
-
-
-def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
-    """Central differences inside, differences to one side at the two ends."""
-    if is_below(f.shape[axis], edge_order + 1):
-        raise ShapeError(
-            "Shape of array too small to calculate a numerical gradient, at least"
-            " (edge_order + 1) elements are required.",
-            f"np.gradient: {f.shape[axis]} elements along axis {axis}",
-            do="give a longer array, or axis=",
-        )
-    check(f.shape[axis] > edge_order)
-    parts = [
-        _edge(f, axis, step, edge_order, at_end=False),
-        _inside(f, axis, step),
-        _edge(f, axis, step, edge_order, at_end=True),
-    ]
-    return in_order_of(cast(np.concatenate(parts, axis), f.dtype), f)
-
-
-def _inside(f: Any, axis: int, step: Any) -> Any:
-    ahead, here, behind = (
-        f[_part(axis, f.ndim, *key)] for key in ((2, None), (1, -1), (None, -2))
-    )
-    if not shape_of(step):
-        return (ahead - behind) / (2.0 * step)
-    before, after = step[:-1], step[1:]
-    weights = (
-        -after / (before * (before + after)),
-        (after - before) / (before * after),
-        before / (after * (before + after)),
-    )
-    shape = [-1 if i == axis else 1 for i in range(f.ndim)]
-    a, b, c = (np.reshape(w, shape) for w in weights)
-    return a * behind + b * here + c * ahead
-
-
-def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
-    """The slope at one end, from the two or three elements that are nearest to it."""
-    # Indices of elements and steps, counted from this end; the other way the sign turns.
-    places = [-1, -2, -3] if at_end else [0, 1, 2]
-    sign = -1.0 if at_end else 1.0
-    near = [f[_part(axis, f.ndim, i, i + 1 or None)] for i in places[: 1 + order]]
-    steps = [step[i] if shape_of(step) else step for i in places[:order]]
-    if order == 1:
-        return sign * ((near[1] - near[0]) / steps[0])
-    first, second = steps
-    if not shape_of(step):
-        a, b, c = -1.5 / step, 2.0 / step, -0.5 / step
-    else:
-        a = -(2.0 * first + second) / (first * (first + second))
-        b = (first + second) / (first * second)
-        c = -first / (second * (first + second))
-    return sign * (a * near[0] + b * near[1] + c * near[2])
-
-
 # ---- trapezoid and unwrap ----
 
 
@@ -263,7 +184,7 @@ def _(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = as_array(y)
     axis = normalize_axis_index(axis, y.ndim)
     steps = dx if x is None else _steps(as_array(x), y.ndim, axis)
-    ahead, behind = (y[_part(axis, y.ndim, *key)] for key in ((1, None), (None, -1)))
+    ahead, behind = (y[part_of(axis, y.ndim, *key)] for key in ((1, None), (None, -1)))
     return np.sum(steps * (ahead + behind) / 2.0, axis)
 
 
@@ -291,8 +212,8 @@ def _(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi)
         turned = np.where((turned == -high) & (steps > 0), high, turned)
     moved = np.where(np.absolute(steps) < discont, 0, turned - steps)
     ndim = p.ndim
-    rest = p[_part(axis, ndim, 1, None)] + np.cumsum(moved, axis)
-    first = cast(p[_part(axis, ndim, 0, 1)], dtype)
+    rest = p[part_of(axis, ndim, 1, None)] + np.cumsum(moved, axis)
+    first = cast(p[part_of(axis, ndim, 0, 1)], dtype)
     return in_order_of(np.concatenate([first, cast(rest, dtype)], axis), p)
 
 
@@ -314,9 +235,25 @@ def _check_vectors(*arrays: Any) -> None:
             )
 
 
+def _quick_cross(a: Any, b: Any) -> Any:
+    """As `numpy.cross`, whose own code in Python takes two thirds of its time."""
+    _check_vectors(a, b)
+    if a.dtype.kind not in "fciu" or b.dtype.kind not in "fciu":
+        return np.cross(a, b)
+    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    dtype = np.promote_types(a.dtype, b.dtype)
+    out, part = np.empty((*shape, 3), dtype), np.empty(shape, dtype)
+    for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))):
+        line = out[..., i]
+        np.multiply(a[..., j], b[..., k], out=line)
+        line -= np.multiply(a[..., k], b[..., j], out=part)
+    return out
+
+
 cross: Operator[..., Any] = numpy_operator(
     "cross", "(Array a, Array b) -> Array", _cross_kernel
 )
+cross.register_kernel("cpu", _quick_cross)
 
 
 @cross.register_fake
@@ -375,7 +312,7 @@ def _(
     if all(is_flat):
         return out[..., 2]
     place = normalize_axis_index(axisc, out.ndim, msg_prefix="axisc")
-    return np.moveaxis(out, -1, place)
+    return out if place == out.ndim - 1 else np.moveaxis(out, -1, place)
 
 
 def _vectors(x: Any, axis: int, name: str) -> Any:
@@ -385,7 +322,8 @@ def _vectors(x: Any, axis: int, name: str) -> Any:
             "At least one array has zero dimension",
             do="give arrays of vectors to np.cross",
         )
-    return np.moveaxis(x, normalize_axis_index(axis, x.ndim, msg_prefix=name), -1)
+    place = normalize_axis_index(axis, x.ndim, msg_prefix=name)
+    return x if place == x.ndim - 1 else np.moveaxis(x, place, -1)
 
 
 def _check_lengths(*lengths: Any) -> None:
