@@ -168,6 +168,8 @@ def fitted(t: Any, out: Any) -> Any:
 
 def in_dtype(g: Any, dtype: Any) -> Any:
     """A gradient or tangent in another dtype; its real part for a real one."""
+    if type(g) is np.ndarray and g.dtype.kind == "f":
+        return g if g.dtype == dtype else g.astype(dtype)
     if is_real_float(dtype) and not is_real_float(g.dtype):
         g = call_numpy(np.real, g)
     return g if g.dtype == dtype else call_numpy(np.astype, g, dtype)

@@ -155,7 +155,8 @@ def as_scalar(found: Any) -> Any:
     That is so for most of NumPy's functions, also where the operators that they are made
     of give arrays.
     """
-    return found[()] if isinstance(found, Tracer) and not found.shape else found
+    is_array = isinstance(found, Tracer) and not found.shape and not found.box_is_scalar
+    return found[()] if is_array else found
 
 
 def copied(x: Any, order: Any = "K") -> Any:
@@ -178,7 +179,7 @@ def in_c_order(x: Any) -> Any:
 
 def as_ints(value: Any) -> tuple[int, ...]:
     """A tuple of ints from one int or a sequence of them; symbolic sizes stay."""
-    if isinstance(value, list | tuple) or shape_of(value):
+    if isinstance(value, list | tuple | range) or shape_of(value):
         return tuple(value)
     return (size_of(value),)
 

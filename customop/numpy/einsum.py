@@ -186,10 +186,55 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     term, x = ctx.terms[index], operands[index]
     text, reached, letters = _pulled(ctx.terms, ctx.result, index)
     arrays = [g, *operands[:index], *operands[index + 1 :]]
-    found = einsum.run(text, arrays, ctx.optimize)
+    if len(arrays) == 2 and {np.ndarray}.issuperset(map(type, arrays)):
+        found = _by_matmul(text, arrays, ctx.optimize)
+    else:
+        found = einsum.run(text, arrays, ctx.optimize)
     if reached == term and same_shape(found.shape, x.shape):
         return found
     return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
+
+
+def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
+    """The einsum of two arrays of NumPy: as a product of matrices, if it is one.
+
+    That takes a tenth of the time for matrices of 100 rows, and sums in another order.
+    """
+    turns = _matrix_turns(text)
+    if turns is None or arrays[0].dtype != arrays[1].dtype:
+        return einsum.run(text, arrays, optimize)
+    first, second = (x.mT if t else x for x, t in zip(arrays, turns[:2], strict=True))
+    is_broadcast = first.shape[-1] != second.shape[-2]
+    if is_broadcast or first.dtype.char not in "fdFD":
+        return einsum.run(text, arrays, optimize)
+    if not turns[2]:
+        return np.matmul(first, second)
+    # The transposed product is that of the transposed matrices in the other order.
+    return np.matmul(second.mT, first.mT)
+
+
+@lru_cache(maxsize=1024)
+def _matrix_turns(text: str) -> tuple[bool, bool, bool] | None:
+    """Whether the first, the second and the result have to be transposed; or None.
+
+    The letters of a batch come first, in one order; one letter more is summed, and one of
+    each operand is left.
+    """
+    given, _, result = text.partition("->")
+    first, second = given.split(",")
+    terms = (first, second, result)
+    if any(len(set(term)) < len(term) or len(term) < 2 for term in terms):
+        return None
+    if len({term[:-2] for term in terms}) > 1:
+        return None
+    shared = {*first[-2:]} & {*second[-2:]}
+    if len(shared) != 1 or shared & {*result}:
+        return None
+    is_turned = first[-2] in shared, second[-1] in shared
+    row, column = first[-1 if is_turned[0] else -2], second[-2 if is_turned[1] else -1]
+    if {*result[-2:]} != {row, column}:
+        return None
+    return *is_turned, result[-2:] != row + column
 
 
 @lru_cache(maxsize=1024)

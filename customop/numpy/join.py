@@ -240,7 +240,12 @@ def _joiner(name: str, prepare: Any, axis: Callable[[int], int]) -> Callable[...
     """Make ``np.vstack`` and others: `axis` gives the axis for a rank."""
 
     def join(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-        arrays = [prepare(a) for a in _cast_all(f"np.{name}", tup, dtype, casting)]
+        given = _cast_all(f"np.{name}", tup, dtype, casting)
+        if name == "vstack" and all(len(a.shape) == 1 for a in given):
+            shapes = [tuple(a.shape) for a in given]
+            if shapes.count(shapes[0]) == len(shapes):
+                return _stack.run(given, 0)  # one operator in the place of several
+        arrays = [prepare(a) for a in given]
         return concatenate(arrays, axis(arrays[0].ndim))
 
     return join

@@ -19,6 +19,7 @@ from customop.numpy.arguments import (
     as_scalar,
     counted_axes,
     is_inexact,
+    kept,
     listed_axes,
     shape_of,
     spread,
@@ -43,6 +44,11 @@ norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
 
 def _norm_pull(g: Any, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
     """Each element over the norm; 0 where the norm is zero."""
+    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
+        size = kept(out, x.shape, axis, keepdims)
+        if size.all():
+            share = kept(g, x.shape, axis, keepdims) / size
+            return share * (x.conj() if x.dtype.kind == "c" else x)
     share = g / np.where(np.equal(out, 0), np.inf, out)
     if axis is not None:
         share = spread(share, x.shape, axis, keepdims)
@@ -61,11 +67,81 @@ def _(primals: Any, tangents: Any) -> Any:
     return y, moved / np.where(np.equal(y, 0), np.inf, y)
 
 
+# ---- norms of an order greater than 1 ----
+
+
+def _power_kernel(
+    x: Any, axis: Any = None, keepdims: bool = False, order: float = 3.0
+) -> Any:
+    powers = np.absolute(x) ** order
+    total = np.sum(powers, axis=as_axis(axis), keepdims=keepdims)
+    return total ** (1.0 / order)
+
+
+power_norm: Operator[..., Any] = reduction_of(
+    "power_norm", _power_kernel, ", float order=3.0"
+)
+power_norm.register_kernel(
+    "cpu",
+    lambda x, axis, keepdims, order: (
+        (np.absolute(x) ** order).sum(axis=as_axis(axis), keepdims=keepdims)
+        ** (1.0 / order)
+    ),
+)
+power_norm.register_sample_inputs(
+    lambda: [
+        (np.array([0.3, -1.2, 2.0]),),
+        (np.array([[0.3, -1.2, 2.0], [0.7, 0.4, -0.9]]), [1], False, 2.5),
+        (np.array([[0.3, -1.2, 2.0], [0.7, 0.4, -0.9]]), [0], True, 1.5),
+    ]
+)
+
+
+def _power_pull(
+    g: Any, x: Any, axis: Any, keepdims: bool, order: float, out: Any
+) -> Any:
+    """Sign of each element times its share to the power order - 1; 0 at the norm 0."""
+    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
+        size = kept(out, x.shape, axis, keepdims)
+        return kept(g, x.shape, axis, keepdims) * _power_slope(x, size, order)
+    return spread(g, x.shape, axis, keepdims) * _power_slope(
+        x, spread(out, x.shape, axis, keepdims), order
+    )
+
+
+def _power_slope(x: Any, y: Any, order: float) -> Any:
+    size = np.absolute(x)
+    if type(x) is not np.ndarray or not y.all():
+        y = np.where(np.equal(y, 0), 1.0, y)
+    # The power of a quotient: powers of large numbers alone overflow.
+    share = (size / y) ** (order - 1.0)
+    if not is_complex(x):
+        return share * np.sign(x)
+    return share * (np.conjugate(x) / np.where(np.equal(size, 0), 1.0, size))
+
+
+power_norm.register_autograd(partials({"x": _power_pull}))
+
+
+@power_norm.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis, keepdims, order = primals
+    y = power_norm(x, axis, keepdims, order)
+    part = fit(
+        tangents[0] * _power_slope(x, spread(y, x.shape, axis, keepdims), order), y
+    )
+    return y, np.sum(part, axis=as_axis(axis), keepdims=keepdims)
+
+
 @register_numpy_function(np.linalg.norm)
 def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:  # noqa: A002  # NumPy's name
     if ord is None and axis is None and is_inexact(x):
         return norm.call(x, None, bool(keepdims))
+    if ord in ("fro", "f") and axis is None and len(x.shape) == 2 and is_inexact(x):
+        return norm.call(x, None, bool(keepdims))
     rank = len(shape_of(x))
+    if type(ord) is int and ord > 2 and axis is None and rank == 1 and is_inexact(x):
+        return power_norm.run(x, None, bool(keepdims), float(ord))
     axes = None if axis is None else list(counted_axes(listed_axes(axis), rank))
     if axes is None and ord is not None:
         axes = list(range(rank))
@@ -88,6 +164,8 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
     if order == 0:
         given = np.not_equal(x, 0).astype(np.real(x).dtype)
         return np.sum(given, axis=axis, keepdims=keepdims)
+    if isinstance(order, int | float) and 1 < order < np.inf:
+        return power_norm.run(x, [axis], keepdims, float(order))
     size = np.absolute(x)
     if order == np.inf:
         return largest(size, axis, keepdims=keepdims)
@@ -135,7 +213,8 @@ def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:
         return norm(x, axes, keepdims)
     places = normalize_axis_tuple(axes, x.ndim)
     if order in _SPECTRAL_NORMS:
-        values = svdvals(np.moveaxis(x, places, (-2, -1)))
+        is_last = places == (x.ndim - 2, x.ndim - 1)
+        values = svdvals(x if is_last else np.moveaxis(x, places, (-2, -1)))
         found = _SPECTRAL_NORMS[order](values)
         return np.expand_dims(found, sorted(places)) if keepdims else found
     if order not in _MATRIX_NORMS:

@@ -14,6 +14,7 @@ from customop import (
     Operator,
     ShapeError,
     fake_like,
+    partials,
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only, refuse
@@ -27,6 +28,7 @@ from customop.numpy.rules import (
 )
 from customop.numpy.running import along_axis
 from customop.numpy.sizes import are_equal, is_below, product, size_of
+from customop.numpy.sort import placed, stable_order
 
 __all__ = ["bisected"]
 
@@ -89,17 +91,16 @@ def _moves(x: Any, y: Any, axis: int) -> Any:
     return np.take_along_axis(np.argsort(x, axis, kind="stable"), _ranks(y, axis), axis)
 
 
-def _note_order(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.axis = inputs[1]
-    ctx.save_for_backward(inputs[0], output)
+def _unparted(g: Any, x: Any, y: Any, axis: int) -> Any:
+    if type(x) is type(g) is np.ndarray and x.size:
+        line = np.sort(x, axis)
+        there = stable_order(y, line, axis)
+        ordered = g[there] if x.ndim == 1 else np.take_along_axis(g, there, axis)
+        return placed(ordered, stable_order(x, line, axis), axis)
+    return np.take_along_axis(g, _moves(y, x, axis), axis)
 
 
-def _partition_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    x, y = ctx.saved_arrays
-    return np.take_along_axis(g, _moves(y, x, ctx.axis), ctx.axis), None, None
-
-
-_partition.register_autograd(_partition_backward, setup_context=_note_order)
+_partition.register_autograd(partials({"x": _unparted}, result="y"))
 
 
 @_partition.register_jvp

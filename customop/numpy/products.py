@@ -18,7 +18,7 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, dtype_of, listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
-from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
+from customop.numpy.rules import batch_first, fit, is_complex, padded_rows, sum_of
 from customop.numpy.sizes import broadcast, product
 
 __all__: list[str] = []
@@ -203,6 +203,14 @@ def _tensordot_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
     free_b, summed_b = _free(b.ndim, ctx.axes_b)
     by_a, by_b = _ranking(summed_a), _ranking(summed_b)
     grad_a = grad_b = None
+    if not free_a and not free_b:  # a number: of the sum of products
+        if ctx.needs_input_grad[0]:
+            raw = np.multiply(g, b)
+            grad_a = fit(_sorted_by(raw, [summed_a[i] for i in by_b]), a)
+        if ctx.needs_input_grad[1]:
+            raw = np.multiply(g, a)
+            grad_b = fit(_sorted_by(raw, [summed_b[i] for i in by_a]), b)
+        return grad_a, grad_b, None, None
     if ctx.needs_input_grad[0]:
         last = list(range(len(free_a), g.ndim))
         raw = np.tensordot(g, b, (last, free_b))
@@ -260,9 +268,10 @@ def _(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = as_array(a), as_array(b)
     if isinstance(axes, int):
         count = len(shape_of(a))
-        return tensordot(a, b, list(range(count - axes, count)), list(range(axes)))
+        last, first = list(range(count - axes, count)), list(range(axes))
+        return tensordot.run(a, b, last, first)
     axes_a, axes_b = axes
-    return tensordot(a, b, listed_axes(axes_a), listed_axes(axes_b))
+    return tensordot.run(a, b, listed_axes(axes_a), listed_axes(axes_b))
 
 
 # ---- products made of these ----
@@ -280,7 +289,7 @@ def _(a: Any, b: Any, out: None = None) -> Any:
         found = np.multiply(a, b)
         is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
         return np.copy(found, order="C") if is_by_blas else found
-    return matmul(a, b) if ndim <= 2 else tensordot(a, b, [-1], [-2])
+    return matmul(a, b) if ndim <= 2 else tensordot.run(a, b, [-1], [-2])
 
 
 @register_numpy_function(np.inner)
@@ -289,7 +298,7 @@ def _(a: Any, b: Any) -> Any:
     ranks = {len(shape_of(a)), len(shape_of(b))}
     if 0 in ranks:
         return np.multiply(a, b)
-    return matmul(a, b) if ranks == {1} else tensordot(a, b, [-1], [-1])
+    return matmul(a, b) if ranks == {1} else tensordot.run(a, b, [-1], [-1])
 
 
 @register_numpy_function(np.vdot)
@@ -299,10 +308,60 @@ def _(a: Any, b: Any) -> Any:
     return matmul(np.reshape(first, (-1,)), np.reshape(b, (-1,)))
 
 
+# ---- outer ----
+
+
+@custom_op("np::outer", mutates_args=(), schema="(Array a, Array b) -> Array")
+def outer(a: Any, b: Any) -> Any:
+    """The products of all pairs of elements of two lines."""
+    _check_lines(a, b)
+    return np.multiply(a[:, None], b[None, :])
+
+
+def _check_lines(*lines: Any) -> None:
+    for x in lines:
+        if len(x.shape) != 1:
+            raise ShapeError(
+                f"np::outer takes arrays of one axis, got shape {tuple(x.shape)}",
+                do="call np.outer, which takes any",
+            )
+
+
+@outer.register_fake
+def _(a: Any, b: Any) -> FakeArray:
+    _check_lines(a, b)
+    dtype = result_dtype(np.multiply, (a.dtype, b.dtype))
+    shape = (a.shape[0], b.shape[0])
+    return FakeArray(shape, dtype, device=fake_like(a).device)
+
+
+outer.register_autograd(
+    partials({"a": lambda g, b: np.matmul(g, b), "b": lambda g, a: np.matmul(a, g)})
+)
+
+
+@outer.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (ta, tb) = primals, tangents
+    y = outer(a, b)
+    parts = [] if ta is None else [outer(ta, b)]
+    parts += [] if tb is None else [outer(a, tb)]
+    return y, sum_of(parts, y)
+
+
+@outer.register_vmap
+def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    lines = [
+        x[None, :] if dim is None else batch_first(x, dim)
+        for x, dim in zip((a, b), in_dims, strict=True)
+    ]
+    return np.multiply(lines[0][:, :, None], lines[1][:, None, :]), 0
+
+
 @register_numpy_function(np.outer)
 def _(a: Any, b: Any, out: None = None) -> Any:
-    row = b if len(shape_of(b)) == 1 else np.ravel(b)
-    return np.multiply(np.reshape(a, (-1, 1)), row)
+    lines = [x if len(x.shape) == 1 else np.ravel(x) for x in map(as_array, (a, b))]
+    return outer.run(*lines)
 
 
 @register_numpy_function(np.kron)

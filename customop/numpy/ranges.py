@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from customop import SymInt, register_numpy_function, stop_gradient
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    SymInt,
+    partials,
+    register_numpy_function,
+    stop_gradient,
+)
 from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of, value_of
 from customop.numpy.create import arange, array_like, eye, full
+from customop.numpy.fakes import device_of
 from customop.numpy.index import numbers
 from customop.numpy.layouts import in_order_of
+from customop.numpy.rules import batch_first, fit, numpy_operator
 from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of
 
 __all__: list[str] = []
@@ -47,6 +57,91 @@ def _steps(counts: Any, delta: Any, div: int) -> tuple[Any, Any]:
     return step, np.where(has_zero, counts / div * delta, counts * step)
 
 
+_ENDS = (0, -1)
+
+
+def _lines(places: Any, start: Any, stop: Any, num: int, endpoint: bool) -> Any:
+    """Numbers from each start to each stop, along the last axis, as NumPy makes them.
+
+    `places` are the integers from 0 on.
+    """
+    dtype, div = _dtype_of(start, stop), num - endpoint
+    counts, delta = places.astype(dtype), stop - start
+    if div > 0:
+        step = delta / div
+        # A step that underflows is not used.
+        line = np.where(np.equal(step, 0), counts / div * delta, counts * step) + start
+    else:
+        line = counts * delta + start
+    if endpoint and num > 1:
+        line = np.where(places == num - 1, stop, line)
+    return line.astype(dtype)
+
+
+_between: Operator[..., Any] = numpy_operator(
+    "linspace",
+    "(Array|Scalar start, Array|Scalar stop, int num, bool endpoint) -> Array",
+    lambda start, stop, num, endpoint: _lines(
+        np.arange(num), start, stop, num, endpoint
+    ),
+)
+_between.register_kernel(
+    "cpu", lambda start, stop, num, endpoint: np.linspace(start, stop, num, endpoint)
+)
+
+
+@_between.register_fake
+def _(start: Any, stop: Any, num: int, endpoint: bool) -> FakeArray:
+    if any(map(shape_of, (start, stop))):
+        raise ShapeError(
+            "np::linspace takes two numbers", do="call np.linspace, which takes arrays"
+        )
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    like = start if hasattr(start, "dtype") else stop
+    return FakeArray((num,), _dtype_of(start, stop), device=device_of(like))
+
+
+@_between.register_vmap
+def _(info: Any, in_dims: Any, start: Any, stop: Any, num: int, endpoint: bool) -> Any:
+    first, last = (
+        x if dim is None else batch_first(x, dim)[:, None]
+        for x, dim in zip((start, stop), in_dims[:2], strict=True)
+    )
+    places = numbers(0, num, last if in_dims[0] is None else first)
+    return _lines(places, first, last, num, endpoint), 0
+
+
+def _shares(g: Any, num: int, endpoint: bool) -> Any:
+    """Where each number lies between the two, from 0 to 1."""
+    places = numbers(0, num, g)
+    return places / max(num - endpoint, 1)
+
+
+def _weighted(g: Any, weights: Any) -> Any:
+    return np.dot(g, weights) if type(g) is np.ndarray else np.sum(g * weights)
+
+
+_between.register_autograd(
+    partials(
+        {
+            "start": lambda g, num, endpoint: _weighted(
+                g, 1.0 - _shares(g, num, endpoint)
+            ),
+            "stop": lambda g, num, endpoint: _weighted(g, _shares(g, num, endpoint)),
+        }
+    )
+)
+
+
+@_between.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (_, _, num, endpoint), (first, last, *_) = primals, tangents
+    ends = [0.0 if t is None else t for t in (first, last)]
+    y = _between(*primals)
+    return y, fit(_between(*ends, num, endpoint), y)
+
+
 @register_numpy_function(np.linspace)
 def _linspace(
     start: Any,
@@ -64,6 +159,16 @@ def _linspace(
     if is_below(num, 0):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     ends = _arrays(start, stop)
+    if (
+        type(num) is int
+        and not retstep
+        and not any(map(shape_of, ends))
+        and axis in _ENDS
+    ):
+        line = _between.run(*ends, num, bool(endpoint))
+        if dtype is not None and np.issubdtype(dtype, np.integer):
+            line = np.floor(line)
+        return cast(line, dtype)
     kind = _dtype_of(*ends)
     first, last = _in_dtype(ends, kind)
     delta = last - first

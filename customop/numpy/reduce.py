@@ -48,7 +48,6 @@ __all__ = [
     "max_",
     "mean_",
     "min_",
-    "note_input",
     "reduced",
     "reduction_of",
     "sum_",
@@ -397,12 +396,6 @@ prod: Operator[..., Any] = reduction_of("prod", _by_function("prod"))
 prod.register_kernel("cpu", _method("prod"))
 
 
-def note_input(ctx: Any, inputs: Any, output: Any) -> None:
-    """Save the array, and keep the other inputs as `rest`."""
-    x, *ctx.rest = inputs
-    ctx.save_for_backward(x)
-
-
 def before_each(y: Any, first: float) -> Any:
     """The running results before each element of the last axis."""
     if has_none(y.shape[-1:]):
@@ -434,12 +427,30 @@ def _others_along(x: Any, axis: int) -> Any:
     return lower * upper[back]
 
 
-def _prod_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    (x,), (axis, keepdims) = ctx.saved_arrays, ctx.rest
-    return spread(g, x.shape, axis, keepdims) * _product_of_others(x, axis), None, None
+def _prod_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
+    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
+        g = kept(g, x.shape, axis, keepdims)
+        others = _quotient(kept(y, x.shape, axis, keepdims), x)
+        return g * (_product_of_others(x, axis) if others is None else others)
+    return spread(g, x.shape, axis, keepdims) * _product_of_others(x, axis)
 
 
-prod.register_autograd(_prod_backward, setup_context=note_input)
+def _quotient(y: Any, x: Any) -> Any:
+    """Products of floats over each factor; None if one of them is not a normal number.
+
+    Such a quotient has the precision of the product, and takes a fifth of the time.
+    """
+    if x.dtype.char not in "fd" or not x.size:
+        return None
+    size, limits = np.absolute(y), _LIMITS[x.dtype.char]
+    if not (limits.tiny < size.min() and size.max() < limits.max):
+        return None  # zero, subnormal, infinite or nan
+    with np.errstate(over="ignore"):
+        return y / x
+
+
+_LIMITS = {char: np.finfo(char) for char in "fd"}
+prod.register_autograd(partials({"x": _prod_pull}, result="y"))
 
 
 @prod.register_jvp

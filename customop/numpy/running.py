@@ -57,6 +57,9 @@ cumprod: Operator[..., Any] = _running("cumprod")
 
 
 def _cumsum_pull(g: Any, shape: Any, axis: int) -> Any:
+    if type(g) is np.ndarray:
+        back: Any = (*(slice(None),) * (axis % g.ndim), slice(None, None, -1))
+        return g[back].cumsum(axis)[back]
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
 
 

@@ -149,7 +149,8 @@ svdvals.register_vmap(batch_matrices("svdvals", svdvals))
 
 def _svdvals_pull(g: Any, a: Any) -> Any:
     u, _, vh = np.linalg.svd(a, full_matrices=False)
-    return np.matmul(conj(u) * np.expand_dims(g, -2), conj(vh))
+    row = g[..., None, :] if type(g) is np.ndarray else np.expand_dims(g, -2)
+    return np.matmul(conj(u) * row, conj(vh))
 
 
 svdvals.register_autograd(partials({"a": _svdvals_pull}))

@@ -16,6 +16,7 @@ from customop import (
     Operator,
     custom_op,
     fake_like,
+    partials,
     register_numpy_function,
 )
 from customop.numpy.arguments import (
@@ -30,7 +31,7 @@ from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
 from customop.numpy.running import along_axis
 
-__all__ = ["sort"]
+__all__ = ["placed", "sort", "stable_order"]
 
 # ---- places of the extremes ----
 
@@ -124,17 +125,35 @@ def _(x: Any, axis: Any, descending: Any) -> FakeArray:
 sort.register_vmap(along_axis(sort))
 
 
-def _note_sorting(ctx: Any, inputs: Any, output: Any) -> None:
-    x, ctx.axis, ctx.descending = inputs
-    ctx.save_for_backward(x)
+def stable_order(x: Any, y: Any, axis: int) -> Any:
+    """The stable order of an array of NumPy, with `y`, the sorted array.
+
+    Where all elements differ, any order is the stable one, which takes five times as long
+    to find (NumPy 2.4).
+    """
+    rest: Any = (slice(None),) * (axis % x.ndim)
+    differ = y[(*rest, slice(1, None))] > y[(*rest, slice(None, -1))]
+    return x.argsort(axis, None if differ.all() else "stable")
 
 
-def _sort_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    order = argsort(ctx.saved_arrays[0], ctx.axis, True, ctx.descending)
-    return np.take_along_axis(g, argsort(order, ctx.axis), ctx.axis), None, None
+def placed(g: Any, order: Any, axis: int) -> Any:
+    """An array of NumPy that has the elements of `g` at some places along an axis."""
+    out = np.empty(order.shape, g.dtype)
+    if order.ndim == 1:
+        out[order] = g
+    else:
+        np.put_along_axis(out, order, g, axis)
+    return out
 
 
-sort.register_autograd(_sort_backward, setup_context=_note_sorting)
+def _unsorted(g: Any, x: Any, y: Any, axis: int, descending: bool) -> Any:
+    if type(x) is type(g) is np.ndarray and not descending:
+        return placed(g, stable_order(x, y, axis), axis)
+    order = argsort(x, axis, True, descending)
+    return np.take_along_axis(g, argsort(order, axis), axis)
+
+
+sort.register_autograd(partials({"x": _unsorted}, result="y"))
 
 
 @sort.register_jvp

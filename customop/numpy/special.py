@@ -25,7 +25,7 @@ from customop.numpy.arguments import (
     unless_scalar,
 )
 from customop.numpy.fakes import keep_order
-from customop.numpy.rules import is_complex, numpy_operator
+from customop.numpy.rules import is_complex, numpy_operator, register_formulas
 
 __all__ = ["bessel_i", "sinc"]
 
@@ -44,14 +44,19 @@ def _of_order(name: str, kernel: Any, function: Any) -> Operator[..., Any]:
     return op
 
 
-def _register_slope(op: Operator[..., Any], slope: Callable[..., Any]) -> None:
-    """Register autograd and jvp by the derivative times a cotangent or tangent."""
+def _register_slope(
+    op: Operator[..., Any], slope: Callable[..., Any], pull: Any = None
+) -> None:
+    """Register autograd and jvp by the derivative times a cotangent or tangent.
+
+    `pull` is a quicker formula for autograd.
+    """
 
     def jvp(primals: Any, tangents: Any) -> Any:
         t = tangents[0]
         return op(*primals), None if t is None else slope(t, *primals)
 
-    op.register_autograd(partials({"x": (slope, ["x", "order"])}))
+    op.register_autograd(partials({"x": pull or (slope, ["x", "order"])}))
     op.register_jvp(jvp)
 
 
@@ -63,10 +68,25 @@ def _sinc(x: Any, order: int) -> Any:
     if not order:
         return np.sinc(x)
     z = np.asanyarray(math.pi * x)
-    # The recurrence loses order! / |z| ** order of the precision, the series exp(|z|).
-    is_near = np.absolute(z) < max(1.0, order / 2)
+    is_near = _is_near(z, order)
     near, far = np.where(is_near, z, 0.0), np.where(is_near, 1.0, z)
     return math.pi**order * np.where(is_near, _series(near, order), _ratio(far, order))
+
+
+def _is_near(z: Any, order: int) -> Any:
+    # The recurrence loses order! / |z| ** order of the precision, the series exp(|z|).
+    return np.absolute(z) < max(1.0, order / 2)
+
+
+def _quick_sinc(x: Any, order: int) -> Any:
+    """As `_sinc`, with the series of those elements alone that need it."""
+    if not order:
+        return np.sinc(x)
+    z = np.asarray(math.pi * x)
+    is_near = _is_near(z, order)
+    found = np.asarray(_ratio(np.where(is_near, 1.0, z), order))
+    found[is_near] = _series(z[is_near], order)
+    return math.pi**order * found
 
 
 def _ratio(z: Any, order: int) -> Any:
@@ -74,10 +94,11 @@ def _ratio(z: Any, order: int) -> Any:
 
     z h[k] + k h[k - 1] is the derivative of order k of the sine.
     """
-    turns = (np.sin(z), np.cos(z), -np.sin(z), -np.cos(z))
+    turns = (np.sin(z), np.cos(z))
     found = turns[0] / z
     for k in range(1, order + 1):
-        found = (turns[k % 4] - k * found) / z
+        turn = turns[k % 2]
+        found = ((turn if k % 4 < 2 else -turn) - k * found) / z
     return found
 
 
@@ -85,17 +106,42 @@ def _series(z: Any, order: int) -> Any:
     """A derivative of the sum of (-1) ** k z ** (2 k) / (2 k + 1)!."""
     first = (order + 1) // 2
     power = 2 * first - order
-    total, term = 0.0 * z, (-1) ** first * z**power
-    # Beyond e times the largest z the terms fall below the precision within 20 steps.
-    for k in range(first, first + int(0.75 * order) + 20):
-        total = total + term / (2 * k + 1)
-        term = -term * z * z / ((power + 1) * (power + 2))
-        power += 2
-    return total
+    # Within order / 2 the terms fall below the precision in so many steps; within 1, of
+    # the first two derivatives, in 10.
+    steps = 10 if order <= 2 else int(0.75 * order) + 20
+    factors, scale = [], float((-1) ** first)
+    for k in range(first, first + steps):
+        at = power + 2 * (k - first)
+        factors.append(scale / (2 * k + 1))
+        scale /= -(at + 1) * (at + 2)
+    square, total = z * z, factors.pop()
+    while factors:
+        total = total * square + factors.pop()
+    return total * z**power if power else total
 
 
 sinc: Operator[..., Any] = _of_order("sinc", _sinc, np.sinc)
-_register_slope(sinc, lambda g, x, order: g * sinc(x, order + 1))
+sinc.register_kernel("cpu", _quick_sinc)
+
+
+def _sinc_slope(g: Any, x: Any, order: int) -> Any:
+    return g * sinc(x, order + 1)
+
+
+def _sinc_pull(g: Any, x: Any, order: int, out: Any) -> Any:
+    if order or not type(x) is type(g) is np.ndarray or x.dtype.char not in "fd":
+        return _sinc_slope(g, x, order)
+    # The sine is known from the value.
+    z = math.pi * x
+    is_near = np.absolute(z) < 1.0
+    if not is_near.any():
+        return g * ((np.cos(z) - out) / x)
+    found = np.asarray((np.cos(z) - out) / np.where(is_near, 1.0, x))
+    found[is_near] = math.pi * _series(z[is_near], 1)
+    return g * found
+
+
+_register_slope(sinc, _sinc_slope, _sinc_pull)
 
 
 # ---- modified Bessel functions ----
@@ -179,7 +225,11 @@ def _(
     x = as_array(x)
     if is_inexact(x):
         parts = (x.real, x.imag) if is_complex(x) else (x,)
-        found = [_numbers(part, nan, posinf, neginf) for part in parts]
+        limits = nan, posinf, neginf
+        if is_complex(x) or not _PLAIN.issuperset(map(type, limits)):
+            found = [_numbers(part, *limits) for part in parts]
+        else:
+            found = [_replaced.run(x, *_plain_limits(x, *limits))]
         y = found[0] if len(found) == 1 else found[0] + 1j * found[1]
     else:
         y = np.copy(x) if copy else x
@@ -187,6 +237,39 @@ def _(
         x[...] = y
         y = x
     return as_scalar(y)
+
+
+_PLAIN = {int, float, type(None)}
+
+
+def _plain_limits(x: Any, nan: Any, posinf: Any, neginf: Any) -> tuple[float, ...]:
+    limits = np.finfo(dtype_of(x))
+    above = limits.max if posinf is None else posinf
+    below = limits.min if neginf is None else neginf
+    return float(nan), float(above), float(below)
+
+
+def _replaced_kernel(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    y = np.where(np.isnan(x), nan, x)
+    y = np.where(np.equal(x, np.inf), posinf, y)
+    return np.where(np.equal(x, -np.inf), neginf, y)
+
+
+_replaced: Operator[..., Any] = numpy_operator(
+    "nan_to_num",
+    "(Array x, float nan, float posinf, float neginf) -> Array",
+    _replaced_kernel,
+    tags=Tag.pointwise,
+)
+_replaced.register_kernel(
+    "cpu",
+    lambda x, nan, posinf, neginf: np.nan_to_num(
+        x, nan=nan, posinf=posinf, neginf=neginf
+    ),
+)
+_replaced.register_fake(lambda x, nan, posinf, neginf: keep_order([x], x.dtype))
+# Numbers stay, and the rest is replaced by constants.
+register_formulas(_replaced, ("x",), (lambda g, x: np.where(np.isfinite(x), g, 0.0),))
 
 
 def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:

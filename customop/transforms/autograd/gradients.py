@@ -223,6 +223,10 @@ def _fitted(node: GradNode, grad: Any, slot: int, origin: Any) -> Any:
             return np.add.reduce(grad, axis=0 if extra == 1 else tuple(range(extra)))
         if extra >= 0 and (summed := _plain_sum(grad, shape, extra)) is not None:
             return summed
+    if type(grad) is np.ndarray and isinstance(node.node_rule, Partials):
+        grad = in_dtype(grad, dtype)
+        if grad.shape == tuple(shape):
+            return grad
     if not is_array(grad):
         raise _wrong(
             node,

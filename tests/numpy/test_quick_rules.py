@@ -1,0 +1,233 @@
+"""Short ways that rules and kernels take for plain arrays, beside NumPy and sums by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+RNG = np.random.default_rng(11)
+M = RNG.normal(size=(3, 4))
+ORDERS = (M, np.asfortranarray(M), M[::-1, ::2], M.astype(np.float32), M[:0])
+
+
+def same_layout(found: Any, expected: Any) -> None:
+    """Equal values, dtypes and order in memory."""
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+    assert found.flags.fnc == expected.flags.fnc
+
+
+def through_tracer(fn: Callable[..., Any], x: Any) -> Any:
+    """The value of a function that sees a tracer."""
+    return co.vjp(fn, x)[0]
+
+
+def linear_pull(fn: Callable[..., Any], x: Any, w: Any) -> Any:
+    """The gradient of ``sum(fn(x) * w)`` of a linear function, element by element."""
+    found = np.zeros(x.shape)
+    for at in np.ndindex(*x.shape):
+        unit = np.zeros(x.shape)
+        unit[at] = 1.0
+        found[at] = np.sum(fn(unit) * w)
+    return found
+
+
+LINEAR: dict[str, Callable[[Any], Any]] = {
+    "pad": lambda x: np.pad(x, ((1, 0), (2, 3))),
+    "pad_nothing": lambda x: np.pad(x, 0),
+    "tile": lambda x: np.tile(x, (2, 1, 3)),
+    "tile_once": lambda x: np.tile(x, 1),
+    "repeat": lambda x: np.repeat(x, 3, axis=1),
+    "repeat_many": lambda x: np.repeat(x, 9, axis=-1),
+    "repeat_rows": lambda x: np.repeat(x, 2, axis=0),
+    "repeat_never": lambda x: np.repeat(x, 0),
+    "trace_above": lambda x: np.trace(x, 1),
+    "trace_below": lambda x: np.trace(x, -2, 1, 0),
+    "diagonal": lambda x: np.diagonal(x, -1),
+    "flip": lambda x: np.flip(x, -1),
+    "roll": lambda x: np.roll(x, -5, axis=1),
+    "roll_both": lambda x: np.roll(x, (1, 2), axis=(0, -1)),
+    "cumsum": lambda x: np.cumsum(x, axis=-1),
+    "diff": lambda x: np.diff(x, 2, axis=-1),
+    "gradient": lambda x: np.gradient(x, 0.5, axis=1),
+    "outer": lambda x: np.outer(x, np.arange(3.0)),
+    "full": lambda x: np.tensordot(x, np.arange(12.0).reshape(4, 3), ([1, 0], [0, 1])),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_functions(name: str) -> None:
+    """Values, dtypes and order in memory are NumPy's; gradients are sums by hand."""
+    fn = LINEAR[name]
+    for x in ORDERS:
+        if name in ("gradient", "full", "diff") and x.shape != M.shape:
+            continue
+        found, expected = through_tracer(fn, x), np.asarray(fn(x))
+        if name in ("flip", "diagonal"):  # views, of which a result is a copy
+            np.testing.assert_array_equal(found, expected)
+        else:
+            same_layout(found, expected)
+    w = RNG.normal(size=np.shape(fn(M)))
+    found = co.grad(lambda x: np.sum(fn(x) * w))(M)
+    np.testing.assert_allclose(found, linear_pull(fn, M, w), rtol=1e-12, atol=1e-13)
+
+
+PADS: list[tuple[Any, Any]] = [
+    (np.array([1, 2], np.int8), -1.5),
+    (np.array([1.0, 2.0]), 2),
+    (np.array([True, False]), 0),
+    (np.array([1 + 2j]), 1.5),
+    (np.array([1, 2], object), 0),
+    (np.array(["a", "b"]), 0),
+    (np.array([1.0], np.float16), np.inf),
+]
+
+
+@pytest.mark.parametrize(("x", "value"), PADS, ids=[f"{x.dtype}-{v}" for x, v in PADS])
+def test_padding_casts_as_numpy(x: Any, value: Any) -> None:
+    """The padding is cast into the array as NumPy casts it."""
+    with np.errstate(invalid="ignore"):
+        expected = np.pad(x, 1, constant_values=value)
+        found = co.ops.np.pad(x, [(1, 1)], value)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+    with pytest.raises(OverflowError, match="300 out of bounds for int8"):
+        co.ops.np.pad(np.zeros(2, np.int8), [(1, 1)], 300)
+
+
+def test_equal_elements_are_sorted_in_order() -> None:
+    """Gradients of equal elements, and nan, go by the stable order."""
+    x = np.array([2.0, 1.0, 2.0, np.nan, 1.0, 0.0, np.nan, 2.0])
+    w = RNG.normal(size=8)
+    expected = np.empty(8)
+    expected[np.argsort(x, kind="stable")] = w
+    for fn in (np.sort, lambda x: np.partition(x, range(8))):
+        found = co.grad(lambda x, fn=fn: np.sum(fn(x) * w))(x)
+        np.testing.assert_array_equal(found, expected)
+    rows = RNG.permuted(np.arange(12.0).reshape(3, 4), axis=0)
+    for axis in (0, 1):
+        w = RNG.normal(size=(3, 4))
+        found = co.grad(lambda x, a=axis, w=w: np.sum(np.sort(x, a) * w))(rows)
+        expected = np.empty((3, 4))
+        np.put_along_axis(expected, np.argsort(rows, axis), w, axis)
+        np.testing.assert_array_equal(found, expected)
+
+
+PRODUCTS = [
+    [2.0, 3.0, 0.5],
+    [2.0, 0.0, 0.5],
+    [0.0, 0.0, 0.5],
+    [1e-200, 1e-200, 1e200],
+    [1e200, 1e200, 1e-200],
+    [np.inf, 2.0, 3.0],
+    [5e-324, 1e300, 1e10],
+]
+
+
+@pytest.mark.parametrize("values", PRODUCTS, ids=str)
+def test_products_of_the_others(values: list[float]) -> None:
+    """The derivative of a product is the product of the others, where it is not normal too."""
+    x = np.array(values)
+    with np.errstate(all="ignore"):
+        expected = [np.prod(np.delete(x, i)) for i in range(3)]
+        found = co.grad(np.prod)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-170, 1e170, 1e-300, 1e300])
+def test_angles_of_any_size(scale: float) -> None:
+    """Squares that overflow or vanish are not used."""
+    y, x = np.array([0.3, -0.8, 1e-3]), np.array([0.7, 0.2, -2.0])
+    by_y, by_x = co.grad(lambda p: np.sum(np.arctan2(p[0], p[1])))(
+        (y * scale, x * scale)
+    )
+    size = y * y + x * x
+    np.testing.assert_allclose(by_y * scale, x / size, rtol=1e-14)
+    np.testing.assert_allclose(by_x * scale, -y / size, rtol=1e-14)
+
+
+def test_slopes_of_sinc() -> None:
+    """Near zero and far from it, beside a complex step."""
+    x = np.array([0.0, 1e-9, -0.05, 0.2, 0.3183, 0.319, -0.9, 1.0, 2.5, 40.25])
+    expected = np.sinc(x + 1e-30j).imag / 1e-30
+    expected[:2] = 0.0, -np.pi * np.pi / 3e9  # the first term of the series
+    found = co.grad(lambda x: np.sum(np.sinc(x)))(x)
+    np.testing.assert_allclose(found, expected, rtol=2e-14, atol=1e-15)
+
+
+def test_norms_of_powers() -> None:
+    """Of large numbers, of zeros, and of complex numbers."""
+    norm = np.linalg.norm
+    x = np.array([0.3, -1.2, 0.0, 2.0])
+    for order in (3, 2.5, 1.5, 7):
+        size = norm(x, order)
+        expected = np.sign(x) * np.abs(x) ** (order - 1) / size ** (order - 1)
+        for scale in (1.0, 1e80) if order == 3 else (1.0,):
+            found = co.grad(lambda x, p=order: norm(x, p))(x * scale)
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
+    np.testing.assert_array_equal(co.grad(lambda x: norm(x, 3))(np.zeros(2)), 0.0)
+
+
+PAIRS = [
+    f"{''.join(a)},{''.join(b)}->{''.join(c)}"
+    for a, b, c in itertools.product(("ij", "ji"), ("jk", "kj"), ("ik", "ki"))
+]
+
+
+@pytest.mark.parametrize("text", PAIRS)
+@pytest.mark.parametrize("batch", ["", "b", "bh"])
+def test_products_of_matrices_by_einsum(text: str, batch: str) -> None:
+    """Gradients of both operands are NumPy's einsum of the rest, for every order."""
+    lengths = {"b": 2, "h": 3, "i": 4, "j": 5, "k": 6}
+    terms = [batch + t for t in text.replace("->", ",").split(",")]
+    shapes = [tuple(lengths[c] for c in t) for t in terms]
+    x, y, w = (RNG.normal(size=shape) for shape in shapes)
+    whole = f"{terms[0]},{terms[1]}->{terms[2]}"
+    found = co.grad(lambda p: np.sum(np.einsum(whole, *p) * w))((x, y))
+    by_x = np.einsum(f"{terms[2]},{terms[1]}->{terms[0]}", w, y)
+    by_y = np.einsum(f"{terms[0]},{terms[2]}->{terms[1]}", x, w)
+    np.testing.assert_allclose(found[0], by_x, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found[1], by_y, rtol=1e-12, atol=1e-13)
+
+
+def test_einsum_that_repeats_an_axis_of_length_one() -> None:
+    """Such an axis is summed with a longer one, which a product of matrices cannot."""
+    x, y, w = RNG.normal(size=(3, 1)), RNG.normal(size=(4, 5)), RNG.normal(size=(3, 5))
+    found = co.grad(lambda p: np.sum(np.einsum("ij,jk->ik", *p) * w))((x, y))
+    np.testing.assert_allclose(found[0], (w @ y.sum(0))[:, None])
+    np.testing.assert_allclose(found[1], np.tile(x[:, 0] @ w, (4, 1)))
+
+
+CROSSED = [
+    (np.arange(3.0), np.ones((2, 3))),
+    (np.arange(3), np.array([1.0, 5.0, 2.0], np.float32)),
+    (np.arange(6).reshape(2, 3) + 1j, np.arange(3.0)),
+    (np.array([250, 3, 9], np.uint8), np.array([7, 200, 1], np.uint8)),
+]
+
+
+@pytest.mark.parametrize("pair", CROSSED, ids=["float", "mixed", "complex", "uint8"])
+def test_cross_products_are_numpys(pair: Any) -> None:
+    """Values and dtypes, bit for bit."""
+    expected = np.cross(*pair)
+    found = co.ops.np.cross(*pair)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_determinants_of_matrices_near_singular_ones() -> None:
+    """The gradient is the matrix of cofactors, with and without an inverse."""
+    cofactors = lambda a: np.array([[a[1, 1], -a[1, 0]], [-a[0, 1], a[0, 0]]])
+    for a in (
+        [[2.0, 1.0], [0.5, 3.0]],
+        [[1.0, 2.0], [2.0, 4.0]],
+        [[1.0, 1.0], [1.0, 1 + 1e-14]],
+    ):
+        found = co.grad(np.linalg.det)(np.array(a))
+        np.testing.assert_allclose(found, cofactors(np.array(a)), rtol=1e-7, atol=1e-13)
