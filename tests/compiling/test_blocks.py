@@ -268,7 +268,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("fn", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.usefixtures("usual_blocks")
 def test_peak_memory_is_at_most_eagers(fn) -> None:
-    x = normal(200_000)
+    x = normal(1_100_000)
     code, _ = built(fn, x)
     code(x)
     # Names, frames and lists of Python take some hundred bytes.
@@ -281,7 +281,7 @@ def test_memory_that_ends_in_a_run_is_taken_over() -> None:
         y = np.cumsum(x)
         return np.sin(y) * 2.0
 
-    x = normal(200_000)
+    x = normal(1_100_000)
     code, _ = built(f, x)
     code(x)
     assert peak(lambda: code(x)) < 1.2 * x.nbytes

@@ -157,6 +157,40 @@ def test_graphs_of_control_flow_are_compiled_too() -> None:
     assert code(x)[0].tobytes() == f(x).tobytes() == module(x).tobytes()
 
 
+_I, _J = np.array([2, -1, 0, 2]), np.array([1, 1, 0, -2])
+INDEXED = {
+    "one index": lambda x: x[_I],
+    "two": lambda x: x[_I, _J],
+    "of one length": lambda x: x[_I, _J[:1]],
+    "unsigned": lambda x: x[_I[2:].astype(np.uint64)],
+    "the second axis": lambda x: x[:, _J],
+    "a table of places": lambda x: x[np.array([[0, 1], [2, 0]])],
+    "a vector": lambda x: x[:, 0][_I] * 2.0,
+    "no places": lambda x: x[_I[:0]],
+    "flip": lambda x: [np.flip(x), np.flip(x, 1), np.fliplr(x[::2])],
+    "concatenate": lambda x: np.concatenate([x, x[:1], x.T[:, :4].T], 0),
+}
+
+
+@pytest.mark.parametrize("fn", INDEXED.values(), ids=INDEXED)
+def test_indexed_and_joined_arrays_have_eagers_bits_and_layout(fn) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 4))
+    for given in (x, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2], x[:3]):
+        want = fn(given)
+        code, _ = built(fn, given)
+        assert bits(code(given)) == bits(want if type(want) is list else [want])
+
+
+def test_places_out_of_bounds_have_eagers_error() -> None:
+    x, places = np.ones((3, 2)), np.array([0, 1])
+    code, _ = built(lambda x, i: x[i] + x[:, 0][i][:, None], x, places)
+    for wrong in (np.array([0, 3]), np.array([-4, 0])):
+        with pytest.raises(IndexError) as eager:
+            x[wrong]
+        with pytest.raises(IndexError, match=str(eager.value)):
+            code(x, wrong)
+
+
 def test_results_that_are_inputs_or_views_stay_so() -> None:
     x = np.arange(6.0)
     code, _ = built(lambda x: [x, np.reshape(x, (2, 3)), x[1:]], x)
@@ -209,6 +243,13 @@ def test_memory_is_taken_only_where_no_bit_and_no_stride_changes(fn, orders) -> 
     want = fn(x, y)
     want = want if isinstance(want, list) else [want]
     assert bits(code(x, y)) == bits(want)
+
+
+def test_extremes_take_the_memory_of_operands_that_end() -> None:
+    x = np.array([-1.0, -0.0, 0.0, np.nan, 2.0])
+    code, _ = built(lambda x: np.minimum(np.maximum(x * 2.0, 0.0), -x), x)
+    assert code.code.count("out=") == 2
+    assert bits(code(x)) == bits([np.minimum(np.maximum(x * 2.0, 0.0), -x)])
 
 
 def test_memory_that_a_kernel_keeps_is_not_written() -> None:

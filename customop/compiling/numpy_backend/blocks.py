@@ -146,7 +146,10 @@ class BlockRun:
             return None  # of a number of Python, NumPy may warn that it overflows
         shape = np.broadcast_shapes(*[v.shape for v in arrays])
         size = math.prod(shape)
-        if not is_worth_it(size, len(self.run.members)):
+        new = [m for m in self._body.results if m not in self._written]
+        bytes_ = sum(v.nbytes for v in arrays)
+        bytes_ += size * sum(m.val.dtype.itemsize for m in new)
+        if not is_worth_it(bytes_, len(self.run.members)):
             return None
         if self._written and size < limits.in_place:
             return None

@@ -16,6 +16,7 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.graph.lines import GraphLines
 from customop.graph.node import Node
+from customop.shapes.sizes import same_shape
 
 __all__ = [
     "WRITERS",
@@ -91,10 +92,12 @@ def ufunc_text(
     if given is not None and ufunc in _IN_PLACE and _is_in(given, operands[0]):
         update = _IN_PLACE[ufunc]
         return f"{lines.bind(update.__name__, update)}({', '.join(texts)})"
-    if given is not None:  # NumPy 2.4 warns of three positional arguments of maximum
+    if given is not None:
         texts.append(f"out={lines.value(given)}")
     elif out is not None:
-        texts.append(lines.value(out))
+        # NumPy 2.4 warns of three positional arguments of these.
+        name = "out=" if ufunc in (np.maximum, np.minimum) else ""
+        texts.append(f"{name}{lines.value(out)}")
     symbol = _SYMBOLS.get(ufunc) if given is None and out is None else None
     # A function of scalars warns in other words than their operators do. Products of
     # complex ones have nan of other signs, and those of Python's are Python's.
@@ -297,6 +300,47 @@ def _set_slice(lines: GraphLines, node: Node) -> str | None:
     return f"{write}({lines.value(target)}, {at}, {lines.value(value)})"
 
 
+def _index(lines: GraphLines, node: Node) -> str | None:
+    x, indices, packed = node.values()
+    if packed or not is_array_node(x) or not all(map(_is_list_of_places, indices)):
+        return None
+    texts = [lines.value(v) for v in indices]
+    if len(texts) == 1 and len(x.val.shape) > 1:
+        return f"{lines.bind('rows', _rows)}({lines.value(x)}, {texts[0]})"
+    same = all(same_shape(v.val.shape, indices[0].val.shape) for v in indices)
+    return f"{lines.value(x)}[{', '.join(texts)}]" if same else None
+
+
+def _is_list_of_places(value: Any) -> bool:
+    """Whether an index is an array of integers with one axis."""
+    return (
+        is_array_node(value)
+        and len(value.val.shape) == 1
+        and value.val.dtype.kind == "i"
+    )
+
+
+def _rows(x: Any, places: Any) -> Any:
+    """Elements along the first axis; of arrays in C order `take` is quicker."""
+    return x.take(places, 0) if x.size and x.flags.c_contiguous else x[places]
+
+
+def _flip(lines: GraphLines, node: Node) -> str | None:
+    x, axes = node.values()
+    if not is_array_node(x):
+        return None
+    key = [slice(None)] * len(x.val.shape)
+    for axis in axes:
+        key[axis] = slice(None, None, -1)
+    return f"{lines.value(x)}[{lines.bind('key', tuple(key))}]"
+
+
+def _concatenate(lines: GraphLines, node: Node) -> str | None:
+    arrays, axis = node.values()
+    join = lines.bind("concatenate", np.concatenate)
+    return f"{join}([{', '.join([lines.value(a) for a in arrays])}], {axis})"
+
+
 # Operators that only graphs have -> what writes their calls.
 WRITING: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
     "customop::number": _number,
@@ -307,6 +351,9 @@ WRITING: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
 # Name of an operator -> what writes its calls.
 WRITERS: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
     "np::slice": _slice,
+    "np::index": _index,
+    "np::flip": _flip,
+    "np::concatenate": _concatenate,
     "np::expand_dims": _expand_dims,
     "np::reshape": _method("reshape"),
     "np::transpose": _transpose,

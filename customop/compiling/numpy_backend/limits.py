@@ -14,12 +14,12 @@ class Limits:
     Attributes
     ----------
     elements : int
-        Below so many in one call, calls one by one take less time.
-    work : int
-        The same, for the elements of all calls of a run.
+        Below so many in one call, it is not looked for runs.
     certain : int
-        From so many elements on a run takes less time in any case: as of temporaries in
-        expressions, NumPy takes over their memory.
+        From so many bytes of operands and results on a run takes less time. Calls one by
+        one reuse memory too, and what is less stays in the cache of a processor.
+    work : int
+        The same, times the calls after the first one: a run of two saves little.
     in_place : int
         From so many elements on a run that writes in place takes less time: its calls one
         by one make no temporaries.
@@ -47,8 +47,8 @@ class Limits:
 
     def __init__(self) -> None:
         self.elements: int = 1 << 13
-        self.work: int = 1 << 17
-        self.certain: int = 1 << 15
+        self.certain: int = 1 << 22
+        self.work: int = 1 << 24
         self.in_place: int = 1 << 17
         self.whole: int = 1 << 19
         self.alone: int = 1 << 21

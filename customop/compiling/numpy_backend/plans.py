@@ -134,7 +134,7 @@ class Plan:
             first = 0
         found = self._shares.get(first)
         if found is None:
-            length, usual = math.prod(self.shape), self.cuts[0].shape[0]
+            length, usual = math.prod(self.shape), math.prod(self.cuts[0].shape)
             ends, cuts = cuts_from(first, length, usual)
             shares = _shares(cuts, self.threads)
             found = self._shares[first] = (ends, shares) if ends else self._shares[0]

@@ -24,8 +24,6 @@ __all__ = ["find_reuses"]
 # In place, single elements of complex numbers and halves may have other bits: NumPy
 # computes them by other instructions (2.4, x86, all ufuncs and dtypes compared).
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQfd"))
-# NumPy 2.4 warns of an array for the result by position.
-_BY_NAME = frozenset((np.maximum, np.minimum))
 _PRODUCT = "np::matmul"
 # Beside ufuncs: they read their arguments, and give new arrays.
 _READERS = frozenset(
@@ -71,7 +69,7 @@ class _Reuses:
 
     def _can_write(self, node: Node) -> bool:
         ufunc = self._ufuncs[node]
-        return ufunc.nout == 1 and ufunc not in _BY_NAME and _is_array(node)
+        return ufunc.nout == 1 and _is_array(node)
 
     def _operand_of(self, node: Node) -> Node | None:
         for operand in dict.fromkeys(v for v in node.values() if isinstance(v, Node)):

@@ -270,7 +270,7 @@ def _is_known(val: Any) -> bool:
 def _parts(run: CallRun) -> Iterator[CallRun]:
     """A run, or its halves where it would need more memory than its calls one by one."""
     size = _size(run.members[0].val)
-    if size is not None and not is_worth_it(size, len(run.members)):
+    if size is not None and not is_worth_it(_bytes_of(run), len(run.members)):
         run.why = "it is small"
     elif len(run.members) == 1:
         if any(is_reusable(n, run) for n in run.given):
@@ -292,11 +292,15 @@ def _parts(run: CallRun) -> Iterator[CallRun]:
         yield run
 
 
-def is_worth_it(size: int, count: int) -> bool:
-    """Whether calls of so many elements take less time in a run."""
-    if size < limits.elements:
-        return False
-    return size >= limits.certain or size * count >= limits.work
+def is_worth_it(bytes_: int, count: int) -> bool:
+    """Whether so many calls take less time in a run, by their operands and results."""
+    return bytes_ >= limits.certain and bytes_ * max(count - 1, 1) >= limits.work
+
+
+def _bytes_of(run: CallRun) -> int:
+    """The operands and results of a run whose sizes are known."""
+    new = [n for n in run.results if out_of(n) is None]
+    return sum(map(_bytes, (*run.given, *new)))
 
 
 def _needs_more(run: CallRun) -> bool:
