@@ -17,27 +17,73 @@ from customop.errors import VmapError
 from customop.transforms.reach import within_reach
 from customop.transforms.runs import Subject, is_watched, report
 
-__all__ = ["name_of", "restored", "set_states", "sources", "states_of", "watched"]
+__all__ = [
+    "DrawWatch",
+    "name_of",
+    "restored",
+    "set_states",
+    "sources",
+    "states_of",
+    "watched",
+    "watching",
+]
 
 
-def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
-    """The function; one that watches its run, if `config.checks` wants that of it.
+class DrawWatch:
+    """Notes the generators whose states change.
 
     Reading the states takes 1 us for each generator, and 30 us for a Mersenne Twister
     (NumPy 2.4).
+
+    Attributes
+    ----------
+    drawn : list
+        These generators.
     """
+
+    def __init__(self, found: Sequence[Any]) -> None:
+        self.drawn: list[Any] = []
+        self._sources = found
+        self._states = self._read()
+
+    def _read(self) -> list[str]:
+        return [repr(_state(source)) for source in self._sources]
+
+    def look(self) -> None:
+        """Compare the states with those of the last `restart`."""
+        triples = zip(self._sources, self._states, self._read(), strict=True)
+        self.drawn += [source for source, before, now in triples if before != now]
+
+    def restart(self) -> None:
+        """Take the states as they are."""
+        self._states = self._read()
+
+
+def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
+    """The function; one that watches its run, if `config.checks` wants that of it."""
+    return watching(fn, subject, lambda source: _drawn(name, source))
+
+
+def watching(
+    fn: Callable[..., Any],
+    subject: Subject,
+    error: Callable[[Any], VmapError],
+    begin: Callable[[DrawWatch], None] | None = None,
+) -> Callable[..., Any]:
+    """As `watched`, with an error for a generator, and what to do with the watch first."""
     if not is_watched(subject):
         return fn
     is_sampled = subject.is_sampled
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        found = sources(fn, (*args, *kwargs.values()))
-        before = [_state(source) for source in found]
+        watch = DrawWatch(sources(fn, (*args, *kwargs.values())))
+        if begin is not None:
+            begin(watch)
         out = fn(*args, **kwargs)
-        for source, state in zip(found, before, strict=True):
-            if repr(_state(source)) != repr(state):
-                report(_drawn(name, source), is_sampled=is_sampled)
+        watch.look()
+        for source in {id(source): source for source in watch.drawn}.values():
+            report(error(source), is_sampled=is_sampled)
         subject.note_watched()
         return out
 

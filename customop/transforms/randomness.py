@@ -20,7 +20,7 @@ from customop.errors import VmapError
 
 if TYPE_CHECKING:
     from customop.transforms.batch import BatchInterpreter
-    from customop.transforms.draws import DrawWatch
+    from customop.transforms.generators import DrawWatch
 
 __all__ = ["Draws", "RandomnessMode", "random_error"]
 

@@ -23,8 +23,7 @@ from customop.core.operator import Operator
 from customop.errors import GraphError, caller_place
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
-from customop.transforms.draws import DrawWatch
-from customop.transforms.generators import name_of, sources
+from customop.transforms.generators import DrawWatch, name_of, sources
 
 if TYPE_CHECKING:
     from customop.transforms.trace.interpreter import Trace
