@@ -129,34 +129,33 @@ class _While(NamedTuple):
     records: bool
 
 
-def _while_in_rows(info: Any, in_dims: Any, given: _While) -> Any:
-    """The outputs of a while_loop for all rows, and their axes."""
-    outside, init, cond_graph, body_graph, generators, run_loop, records = given
-    of_outside = in_dims[0] or [None] * len(outside)
-    of_init = in_dims[1] or [None] * len(init)
-    count = len(init)
-    if not tracing():
+def _while_by_rows(info: Any, in_dims: Any, call: _While) -> Any:
+    """Run a while_loop as it is on the rows."""
+    count = len(call.init)
 
-        def run(*arrays: Any) -> Any:
-            lists = arrays[count:], arrays[:count], cond_graph, body_graph
-            return run_loop(*lists, generators=generators)
+    def run(*arrays: Any) -> Any:
+        lists = arrays[count:], arrays[:count], call.cond_graph, call.body_graph
+        return call.run(*lists, generators=call.generators)
 
-        return _by_rows(info, run, [*init, *outside], [*of_init, *of_outside])
+    of_outside, of_init = _axes(in_dims, call.outside, call.init)
+    values = [*call.init, *call.outside]
+    return _by_rows(info, run, values, [*of_init, *of_outside])
+
+
+def _while_in_rows(info: Any, in_dims: Any, call: _While) -> Any:
+    """A while_loop of rows, as operators: its outputs for all rows, and their axes."""
+    outside, count = call.outside, len(call.init)
+    of_outside, of_init = _axes(in_dims, outside, call.init)
     flags = [dim is not None for dim in (*of_init, *of_outside)]
-    flags += [False] * len(generators or ())
-    differing, outputs = differing_outputs(body_graph, flags, count)
-    goes_on = differing_outputs(cond_graph, differing)[1][0]
-    test, body = _of(cond_graph, generators), _of(body_graph, generators)
+    flags += [False] * len(call.generators or ())
+    differing, outputs = differing_outputs(call.body_graph, flags, count)
+    goes_on = differing_outputs(call.cond_graph, differing)[1][0]
+    test, body = (_of(g, call.generators) for g in (call.cond_graph, call.body_graph))
     if goes_on:
         differing[:count] = [True] * count
-        outputs = differing_outputs(body_graph, differing, count)[1]
-    carry = [
-        _widened(info, _front(v, dim), dim) if flag else v
-        for v, dim, flag in zip(init, of_init, differing, strict=False)
-    ]
-    dims = [0 if flag else None for flag in differing[:count]]
+        outputs = differing_outputs(call.body_graph, differing, count)[1]
+    dims, of_ys = _in_front(differing[:count]), _in_front(outputs[count:])
     in_rows = (*dims, *of_outside)
-    of_ys = [0 if flag else None for flag in outputs[count:]]
     steps: Any = vmap(body, in_rows, [*dims, *of_ys], randomness=info.randomness)
     of_test = 0 if goes_on else None
     tests: Any = vmap(test, in_rows, of_test, randomness=info.randomness)
@@ -171,11 +170,31 @@ def _while_in_rows(info: Any, in_dims: Any, given: _While) -> Any:
     named_as(condition, test)
     named_as(step, body)
     loop = _until_all_are_done if goes_on else _while
-    last, ys, ran = loop(condition, step, carry, records=records)
-    if not records:
+    carry = _wide_carry(info, call.init, of_init, differing)
+    last, ys, ran = loop(condition, step, carry, records=call.records)
+    if not call.records:
         return last, dims
     axes = [1 if dim == 0 else None for dim in of_ys]
     return [*last, *ys, ran], [*dims, *axes, 1 if goes_on else None]
+
+
+def _axes(in_dims: Any, *lists: Arrays) -> list[Sequence[int | None]]:
+    """The axes of the batch in lists of arrays, None for all of a list without one."""
+    pairs = zip(in_dims, lists, strict=False)
+    return [dims or [None] * len(values) for dims, values in pairs]
+
+
+def _in_front(flags: Sequence[bool]) -> list[int | None]:
+    """The axis of the batch of what differs between rows."""
+    return [0 if flag else None for flag in flags]
+
+
+def _wide_carry(
+    info: Any, init: Arrays, dims: Sequence[int | None], differing: Sequence[bool]
+) -> list[Any]:
+    """The carry, with a row for each where it differs in some step."""
+    triples = zip(init, dims, differing, strict=False)
+    return [_widened(info, _front(v, d), d) if flag else v for v, d, flag in triples]
 
 
 def _while(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
@@ -226,14 +245,28 @@ def _while_rule(run: Callable[..., Any], *, records: bool) -> Callable[..., Any]
         generators: Any = None,
     ) -> Any:
         graphs = cond_graph, body_graph
-        given = _While(outside, init, *graphs, generators, run, records=records)
-        return _while_in_rows(info, in_dims, given)
+        call = _While(outside, init, *graphs, generators, run, records=records)
+        rows = _while_in_rows if tracing() else _while_by_rows
+        return rows(info, in_dims, call)
 
     return rule
 
 
 while_op.register_vmap(_while_rule(run_while, records=False))
 while_scan_op.register_vmap(_while_rule(run_while_scan, records=True))
+
+
+class _Scan(NamedTuple):
+    """The arguments of a call of a scan."""
+
+    outside: Any
+    init: Any
+    xs: Any
+    body: Any
+    length: Any
+    reverse: Any
+    checkpoint: Any
+    generators: Any
 
 
 @scan_op.register_vmap
@@ -250,45 +283,51 @@ def _(
     *,
     generators: Any = None,
 ) -> Any:
-    of_outside = in_dims[0] or [None] * len(outside)
-    of_init = in_dims[1] or [None] * len(init)
-    of_xs = in_dims[2] or [None] * len(xs)
-    carries, end = len(init), len(init) + len(xs)
-    dims = [*of_init, *of_xs, *of_outside]
-    if not tracing():
+    options = length, reverse, checkpoint
+    call = _Scan(outside, init, xs, body, *options, generators)
+    return (_scan_in_rows if tracing() else _scan_by_rows)(info, in_dims, call)
 
-        def run(*arrays: Any) -> Any:
-            lists = arrays[end:], arrays[:carries], arrays[carries:end]
-            options = length, reverse, checkpoint
-            return run_scan(*lists, body, *options, generators=generators)
 
-        return _by_rows(info, run, [*init, *xs, *outside], dims)
-    given = [*(dim is not None for dim in dims), *[False] * len(generators or ())]
-    differing, outputs = differing_outputs(body, given, carries)
-    carry = [
-        _widened(info, _front(v, dim), dim) if flag else v
-        for v, dim, flag in zip(init, of_init, differing, strict=False)
-    ]
-    rows = [
-        v if dim is None else call_numpy(np.moveaxis, v, dim, 1)
-        for v, dim in zip(xs, of_xs, strict=True)
-    ]
-    flags = [*differing[:carries], *outputs[carries:]]
-    in_rows = tuple([0 if flag else None for flag in differing[:end]])
-    out_rows = [0 if flag else None for flag in flags]
+def _scan_by_rows(info: Any, in_dims: Any, call: _Scan) -> Any:
+    """Run a scan as it is on the rows."""
+    carries, end = len(call.init), len(call.init) + len(call.xs)
+
+    def run(*arrays: Any) -> Any:
+        lists = arrays[end:], arrays[:carries], arrays[carries:end]
+        options = call.length, call.reverse, call.checkpoint
+        return run_scan(*lists, call.body, *options, generators=call.generators)
+
+    of_outside, of_init, of_xs = _axes(in_dims, call.outside, call.init, call.xs)
+    values = [*call.init, *call.xs, *call.outside]
+    return _by_rows(info, run, values, [*of_init, *of_xs, *of_outside])
+
+
+def _scan_in_rows(info: Any, in_dims: Any, call: _Scan) -> Any:
+    """A scan of rows, as operators: its outputs for all rows, and their axes."""
+    body, generators = call.body, call.generators
+    carries, end = len(call.init), len(call.init) + len(call.xs)
+    of_outside, of_init, of_xs = _axes(in_dims, call.outside, call.init, call.xs)
+    flags = [dim is not None for dim in (*of_init, *of_xs, *of_outside)]
+    flags += [False] * len(generators or ())
+    differing, outputs = differing_outputs(body, flags, carries)
+    in_rows = (*_in_front(differing[:end]), *of_outside)
+    dims, of_ys = _in_front(differing[:carries]), _in_front(outputs[carries:])
+    of_steps = [*dims, *of_ys]
     steps: Any = vmap(
-        _of(body, generators),
-        (*in_rows, *of_outside),
-        out_rows,
-        randomness=info.randomness,
+        _of(body, generators), in_rows, of_steps, randomness=info.randomness
     )
 
     def step(old: Any, x: Any) -> Any:
-        found = steps(*old, *x, *outside)
+        found = steps(*old, *x, *call.outside)
         return found[:carries], found[carries:]
 
+    carry = _wide_carry(info, call.init, of_init, differing)
+    rows = [
+        v if dim is None else call_numpy(np.moveaxis, v, dim, 1)
+        for v, dim in zip(call.xs, of_xs, strict=True)
+    ]
+    options = call.length, call.reverse
     last, ys = scan(
-        named_as(step, body), carry, rows, length, reverse, checkpoint=checkpoint
+        named_as(step, body), carry, rows, *options, checkpoint=call.checkpoint
     )
-    axes = out_rows[:carries] + [1 if f else None for f in flags[carries:]]
-    return [*last, *ys], axes
+    return [*last, *ys], [*dims, *(1 if dim == 0 else None for dim in of_ys)]

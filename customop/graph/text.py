@@ -74,7 +74,6 @@ class GraphText(PythonText):
         self._functions: dict[int, str] = {}
         self._graphs: dict[int, str] = {}
         self._bodies: list[str] = []
-        self._types: dict[str, str] = {}
         nodes = [node for m in _all_modules(module) for node in m.graph.nodes]
         self.taken.update({*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)})
         self._sizes = [m.graph.sizes for m in _all_modules(module)]

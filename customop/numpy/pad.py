@@ -99,8 +99,6 @@ def _unpadded(g: Any, shape: Sequence[Any], pad_width: Any) -> Any:
 
 _pad.register_autograd(partials({"x": (_unpadded, ("x_shape", "pad_width"))}))
 
-# Modes that repeat elements of the array, each done with an index array.
-_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
 # Modes that pad with a value of the elements near the edge.
 _STATISTICS: dict[str, Any] = {
     "maximum": np.max,
