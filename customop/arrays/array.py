@@ -11,7 +11,7 @@ __all__ = ["Array", "ArrayT"]
 
 
 class _Operations(Protocol):
-    """What NumPy, CuPy and the arrays of this package can do, for type checkers."""
+    """Abilities that arrays of NumPy, CuPy and this package share, for type checkers."""
 
     def __add__(self, other: Any, /) -> Computed: ...
     def __radd__(self, other: Any, /) -> Computed: ...
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     # have it look at `__rmul__` of the class before the `__mul__` of float.
     @_any_for_pyright
     class Computed(_Operations, int, float, complex, Any, Protocol):  # type: ignore[misc]  # as checkers see it
-        """What operations with an array of any kind give."""
+        """The result of operations with an array of any kind."""
 
     HintT = TypeVar("HintT", bound="ArrayHint")
 else:

@@ -15,7 +15,7 @@ def has_bits(value: Any) -> bool:
 
 
 def bits_of(source: Any) -> Any:
-    """What a generator draws from, also that of a capture; other values as they are."""
+    """The bits that a generator draws from, also that of a capture; other values as they are."""
     module: Any = sys.modules.get("numpy.random")  # imported by whoever has one
     if module is not None and isinstance(source, module.Generator):
         return module.Generator.bit_generator.__get__(source)

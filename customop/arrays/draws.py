@@ -1,4 +1,4 @@
-"""What to write in place of a draw with traced parameters: ``rng.normal(mean, scale)``.
+"""Advice for a draw with traced parameters: ``rng.normal(mean, scale)``.
 
 NumPy's generators take plain numbers. A draw that is moved and scaled afterwards has the same
 distribution, and derivatives by its parameters. Source: the formulas of the distributions in
@@ -52,6 +52,6 @@ _INSTEAD: dict[str, str] = {
 
 
 def instead_of_draw(method: str) -> str | None:
-    """What to write in place of a method of a generator that is given a traced array."""
+    """Advice for a method of a generator that is given a traced array."""
     text = _INSTEAD.get(method)
     return None if text is None else text.format(method)

@@ -1,4 +1,4 @@
-"""What NumPy writes in place: results cast and broadcast to the array that takes them."""
+"""Results that are written in place, cast and broadcast to the array as by NumPy."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ UNDECIDED = object()
 
 
 def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
-    """What another library says to ``x op y``, where `other` is one of the two.
+    """The answer of another library to ``x op y``, where `other` is one of the two.
 
     Parameters
     ----------

@@ -353,7 +353,7 @@ def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
 
 
 def array_kind(x: Any) -> ArrayKind:
-    """What is registered for a kind of array.
+    """Find the kind of an array, or the kind that has a name.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ __all__ = ["fake_html"]
 
 
 def fake_html(x: FakeArray) -> str:
-    """What a notebook shows of a fake array: all that it has."""
+    """A fake array in a notebook, with all that it has."""
     facts: list[tuple[str, Child]] = [
         ("shape", mono(_tuple_text(x.shape))),
         ("dtype", mono(str(x.dtype))),

@@ -236,7 +236,7 @@ def _has_special_parts(x: np.ndarray[Any, Any]) -> bool:
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
-    """What `np.dtype` makes a dtype of, as text."""
+    """Text from which `np.dtype` makes a dtype."""
     if dtype.names is not None:
         return repr(np.lib.format.dtype_to_descr(dtype))
     is_plain = dtype.isnative and dtype.kind in "biufc"

@@ -100,7 +100,7 @@ def _package_of(fn: FunctionType) -> str:
 
 
 class _AdaptedNames:
-    """What the names of a package mean in one call with traced values."""
+    """The objects for names of a package in one call with traced values."""
 
     def __init__(self, package: str, like: Any) -> None:
         self.package = package

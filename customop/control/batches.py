@@ -89,7 +89,7 @@ def _of(module: GraphModule, generators: Arrays | None) -> Any:
 def _in_rows(
     info: Any, module: Any, mask: Any, values: Arrays, dims: Sequence[Any]
 ) -> Any:
-    """What a graph gives for all rows; those outside of the mask do not matter.
+    """The results of a graph for all rows; those outside of the mask do not matter.
 
     They have the values of a row inside, with which the graph cannot fail.
     """

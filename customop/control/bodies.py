@@ -196,7 +196,7 @@ class Body:
 
 
 class FromOutside:
-    """What functions use and is not among their inputs, each value once.
+    """The values that functions use and that are not among their inputs, each once.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ def _comes_from_outside(value: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What is the same for two snapshots of a value."""
+    """A key, equal for two snapshots of a value."""
     if not is_traced(value):
         return id(value)
     return (type(value), *(id(getattr(value, name)) for name in value.content))

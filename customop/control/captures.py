@@ -186,7 +186,7 @@ class _Carry:
 
 
 def _condition(carry: _Carry) -> Callable[..., list[Any]]:
-    """What a body of a condition runs."""
+    """The function that runs the body of a condition."""
 
     def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         found = fn(carry.tree.filled(arrays))

@@ -46,7 +46,7 @@ _NUMBERS = frozenset((float, int, bool, np.float64, np.int64, np.bool_, type(Non
 
 
 class _NotPlain:
-    """What `plain_copy` returns for a carry that it does not copy."""
+    """Marks a carry that `plain_copy` does not copy."""
 
 
 NOT_PLAIN = _NotPlain()
@@ -147,7 +147,7 @@ def checked_carry(name: str, body: Callable[..., Any], old: Any, new: Any) -> An
 
 
 def pair_of(f: Callable[..., Any], out: Any) -> tuple[Any, Any]:
-    """What a step of a scan returned; raise unless it is a carry and a result."""
+    """The carry and the result that a step of a scan returned; raise for anything else."""
     if type(out) is tuple and len(out) == 2:
         return out
     raise ArgumentError(

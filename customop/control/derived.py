@@ -1,4 +1,4 @@
-"""What the rules of operators of control flow share.
+"""Shared code of the rules of operators of control flow.
 
 Without a graph being captured each rule runs the operator's function on traced values.
 While one is captured it makes graphs of the transformed functions, and calls an operator

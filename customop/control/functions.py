@@ -1,4 +1,4 @@
-"""What users call: Python where values are known, one operator where a graph is captured."""
+"""The functions for users: Python where values are known, one operator in a captured graph."""
 
 from __future__ import annotations
 

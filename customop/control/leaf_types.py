@@ -1,4 +1,4 @@
-"""What the leaves of carries and results are, and whether two of them agree."""
+"""Types of the leaves of carries and results, and whether two of them agree."""
 
 from __future__ import annotations
 

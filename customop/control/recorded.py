@@ -67,7 +67,7 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 def _none(body_fn: Callable[..., Any], init: Any) -> Recorded:
-    """What a loop without steps gives: results have the shapes that a step would give."""
+    """The results of a loop without steps, with the shapes that a step would give."""
     ys = map_leaves(as_unknown, shapes_of(body_fn, init)[1])
     devices = [device_of(leaf) for leaf in leaves(init)]
     where = devices[0] if devices else "cpu"

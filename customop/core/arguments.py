@@ -267,7 +267,7 @@ def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
 
 
 def _lacking(value: Any) -> tuple[str, str]:
-    """What an array is not that C code needs, and the call that makes it so."""
+    """The property that C code needs and an array lacks, and the call that gives it."""
     if not value.flags.c_contiguous:
         return "in C order", "np.ascontiguousarray({})"
     if not value.flags.aligned:

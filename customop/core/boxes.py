@@ -321,7 +321,7 @@ def frozen(value: Any) -> Any:
 
 
 def _pinned(box: Tracer) -> Pinned | None:
-    """What a snapshot of a box must know of its memory."""
+    """The strides that a snapshot keeps, if the memory of the box is known."""
     is_known = _root(box).box_place is not None
     return Pinned(strides_of_box(box)) if is_known else None
 

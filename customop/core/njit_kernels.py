@@ -24,7 +24,7 @@ __all__ = ["compiled_of", "in_native_order"]
 
 
 def compiled_of(kernel: Any) -> Any:
-    """What numba has compiled of a kernel; another kernel as it is."""
+    """The function that numba has compiled of a kernel; another kernel as it is."""
     return getattr(kernel, "compiled", kernel)
 
 
@@ -116,7 +116,7 @@ def _call_converted(
 
 
 def _why_not_written(name: str, value: Any) -> tuple[str, str]:
-    """What is wrong with arrays that numba cannot write to, and what to do."""
+    """The problem with arrays that numba cannot write to, and what to do."""
     for x in flat(value):
         if not _is_native_leaf(x):
             what = f"numba cannot write to an array of {x.dtype}, which is not in the"

@@ -47,7 +47,7 @@ _OWN = ("own", "disabled")
 
 
 def operator_html(*operators: Operator[..., object]) -> str:
-    """What a notebook shows of operators; no code of the user runs."""
+    """Operators in a notebook; no code of the user runs."""
     return in_notebook(*map(operator_card, operators))
 
 
@@ -162,12 +162,12 @@ def _parameters(op: Operator[..., object]) -> list[Element]:
 
 
 def explanation_html(why: Explanation) -> str:
-    """What a notebook shows of an explanation."""
+    """An explanation in a notebook."""
     return in_notebook(explanation_card(why))
 
 
 def explanation_card(why: Explanation) -> Element:
-    """What a call takes or raises, and what it does not take."""
+    """The rule that a call takes, or its error, and the rules that it does not take."""
     blocks: list[Child] = [title(why.call, "", _verdict(why))]
     blocks.append(element("code", why.schema, class_="signature"))
     if why.taken is not None:

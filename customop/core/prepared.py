@@ -75,7 +75,7 @@ def prepared(kernel: KernelT, prepare: Prepare, /) -> KernelT:
 
 
 def find_prepare(kernel: Any) -> Prepare | None:
-    """What makes the second form of a kernel, or None."""
+    """The function that makes the second form of a kernel, or None."""
     return _prepares.get(kernel) if type(kernel) is FunctionType else None
 
 

@@ -395,7 +395,7 @@ def _as_identifier(text: str) -> str:
 def _reason(
     graph: Graph, node: Node, seen: Mapping[Node, None], names: set[str]
 ) -> str:
-    """What is wrong with a node, or nothing."""
+    """The reason why a node is wrong, or nothing."""
     if node.graph is not graph:
         return "is of another graph"
     if node.name in names:
@@ -410,7 +410,7 @@ def _reason(
 
 
 def _reason_of_sizes(node: Node, known: set[str]) -> str:
-    """What is wrong with the sizes that a node uses; notes those that it gives."""
+    """The reason why sizes of a node are wrong, or nothing; notes those that it gives."""
     missing = sizes_in((*node.args, *node.kwargs.values())) - known
     known |= gives_sizes(node.val)
     if missing:

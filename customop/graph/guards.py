@@ -31,7 +31,7 @@ __all__ = [
 
 
 class AnyGenerator:
-    """What an input is that may be any random generator."""
+    """Marks an input that may be any random generator."""
 
     def __repr__(self) -> str:
         return "a random generator"
@@ -41,7 +41,7 @@ GENERATOR = AnyGenerator()
 
 
 class InputGuard(Frozen):
-    """What an input must be.
+    """The condition that an input must meet.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:
 
 
 class ResultGuard(Frozen):
-    """What a call must give, because the rest of the graph has it as a constant.
+    """The result that a call must give, because the rest of the graph has it as a constant.
 
     Attributes
     ----------

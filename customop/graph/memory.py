@@ -29,7 +29,7 @@ _OUTSIDE: Final[Places] = frozenset({OUTSIDE})
 
 
 class Memory:
-    """What the schemas say about the memory behind the nodes of a graph.
+    """The memory behind the nodes of a graph, as the schemas describe it.
 
     Each piece of memory has a number. Inputs and constants all have the number 0, since
     a caller may pass one array twice, or one that is a constant. Constants also have one

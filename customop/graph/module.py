@@ -108,7 +108,7 @@ class GraphModule:
 
     @property
     def guards(self) -> Sequence[InputGuard | Guard]:
-        """What is checked before the graph runs: of each input, then of symbolic sizes."""
+        """The checks before the graph runs: of each input, then of symbolic sizes."""
         sizes = self.graph.sizes
         return [
             *guards_of(self.inputs, self.place),
@@ -332,7 +332,7 @@ class GraphModule:
 
     @property
     def schema(self) -> Schema:
-        """What it takes and gives: an array for each input and leaf of the output."""
+        """Its parameters and results: an array for each input and leaf of the output."""
         if self._schema is None:
             count = len(self.graph.output_node.args[0])
             parameters = tuple([Parameter(node.name, ARRAY) for node in self.inputs])

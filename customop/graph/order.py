@@ -22,7 +22,7 @@ def caller_of(node: Node) -> Node:
 
 
 class Order:
-    """What each call of a graph needs to have run before.
+    """The calls that must run before each call of a graph.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ def named_constants(module: GraphModule) -> dict[str, Any]:
 
 
 def type_text(value: Any) -> str:
-    """What is known of a value, in short: ``f64[s0, 3]``."""
+    """The type of a value, in short: ``f64[s0, 3]``."""
     if is_array(value):
         return abbreviated(value)
     if value is None:
@@ -213,7 +213,7 @@ class GraphText(PythonText):
             yield f"# {self._names.of(node)}: {_type_of(node)[1:-1]}"
 
     def _guard_lines(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
-        """What must hold of the inputs that are not arrays."""
+        """The conditions on inputs that are not arrays."""
         for node, name in inputs:
             if node.val is not None and not any(map(is_array, flat(node.val))):
                 yield f"# {name} must be {node.val!r}"

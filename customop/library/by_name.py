@@ -1,4 +1,4 @@
-"""What the functions share that register for an operator or for its name."""
+"""Shared code of the functions that register for an operator or for its name."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Unset(NamedTuple):
 
 
 class _Uses(NamedTuple):
-    """What a function does with its first parameter."""
+    """The uses that a function makes of its first parameter."""
 
     reads: list[ast.Attribute]
     sets: set[str]

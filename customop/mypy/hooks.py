@@ -96,7 +96,7 @@ class CustomOpPlugin(Plugin):
         return []
 
     def report_config_data(self, ctx: ReportConfigContext) -> Any:
-        """What mypy keeps with the cache of a module; it calls this before it writes it.
+        """Data that mypy keeps with the cache of a module; it calls this before it writes it.
 
         A cache is used only if the answer is the same as when it was written. None is
         the answer to that question, so a module with other data is always checked again.

@@ -143,7 +143,7 @@ def _(
 
 
 def _ends(x: Any, a: Any, axis: int) -> Any:
-    """What is put before or after an array; a single value is repeated along the rest."""
+    """The values put before or after an array; a single one is repeated along the other axes."""
     if x is NO_VALUE:
         return None
     x = array_like(x, a)

@@ -185,7 +185,7 @@ _INDEX = (int, SymInt)
 
 
 def _quick_entries(x: Any, key: Any) -> list[list[Any]] | None:
-    """What `np::slice` takes for a key of ints, slices and None that fits; else None.
+    """The key for `np::slice` from ints, slices and None, if they fit; else None.
 
     The usual keys, at an eighth of the time of `parts_of`.
     """
@@ -217,7 +217,7 @@ def _quick_entries(x: Any, key: Any) -> list[list[Any]] | None:
 
 
 def _quick_arrays(x: Any, key: Any) -> list[Any] | None:
-    """What `np::index` takes for a key of plain index arrays, or a mask; else None.
+    """The indices for `np::index` from a key of plain index arrays, or a mask; else None.
 
     The usual keys, at an eighth of the time of `parts_of`: arrays of integers of one
     shape beside full slices, and a mask alone, for an array of NumPy.

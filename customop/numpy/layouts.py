@@ -30,7 +30,7 @@ __all__ = [
 
 
 class _Lying(NamedTuple):
-    """What is known of how an array lies in memory."""
+    """How an array lies in memory, as far as it is known."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

@@ -73,7 +73,7 @@ class _ProfileData:
         self._numbers: dict[int, int] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """What the script of the page reads."""
+        """The calls as data for the script of the page."""
         branches = [
             row for i, t in enumerate(self._tracks) for row in self._below(t, i)
         ]

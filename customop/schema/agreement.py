@@ -237,7 +237,7 @@ def result_types(
 
 
 class _Relation(Frozen):
-    """What it means that values of one type are values of another.
+    """A sense in which values of one type are values of another.
 
     Attributes
     ----------

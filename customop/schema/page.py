@@ -14,7 +14,7 @@ __all__ = ["parameter_tables", "schema_html", "signature"]
 
 
 def schema_html(schema: Schema) -> str:
-    """What a notebook shows of a schema."""
+    """A schema in a notebook."""
     blocks = [title("Schema", ""), signature(schema), *parameter_tables(schema)]
     return in_notebook(card(*blocks))
 

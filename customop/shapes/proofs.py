@@ -1,4 +1,4 @@
-"""What is certain about sizes: bounds of expressions, and proofs from known facts."""
+"""Certain knowledge about sizes: bounds of expressions, and proofs from known facts."""
 
 from __future__ import annotations
 

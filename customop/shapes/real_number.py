@@ -1,4 +1,4 @@
-"""What symbolic numbers have in common: their context, and the operators of Python."""
+"""Base of symbolic numbers: their context, and the operators of Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["InContext", "RealNumber", "has_numbers", "read_numbers"]
 
 
 class InContext(Symbolic):
-    """What symbolic numbers and conditions have in common."""
+    """Base of symbolic numbers and conditions."""
 
     __slots__ = ("context", "hint")
 

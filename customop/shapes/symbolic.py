@@ -354,7 +354,7 @@ _MOST_OF_NUMBERS: Final = 40
 
 
 def make_number(context: SizeContext, value: Side, hint: Any = None) -> Any:
-    """What `as_side` gives as the number that it came from."""
+    """The number from which `as_side` made a side."""
     if not isinstance(value, Calculation):
         return context.wrap(value) if isinstance(value, Expr) else value
     cls = getattr(np, value.name, None)

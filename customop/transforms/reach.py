@@ -1,4 +1,4 @@
-"""What a function can use without getting it as an argument."""
+"""The objects that a function can use without getting them as arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def within_reach(items: Iterable[Any], is_wanted: Callable[[Any], bool]) -> list
 
 
 def _held(fn: FunctionType) -> Iterator[Any]:
-    """What a function holds: defaults, cells and the globals that its code names."""
+    """The objects that a function holds: defaults, cells and the globals that its code names."""
     yield from fn.__defaults__ or ()
     yield from (fn.__kwdefaults__ or {}).values()
     for cell in fn.__closure__ or ():

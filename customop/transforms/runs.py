@@ -20,7 +20,7 @@ __all__ = ["Subject", "is_watched", "report", "subject_of", "subject_of_caller"]
 
 
 class Subject:
-    """What is transformed: a function, or the calls between `variable` and `backward`.
+    """A transformed function, or the calls between `variable` and `backward`.
 
     A function is known by its code and that of the functions in its closure, so a lambda
     that is made again in a loop stays the same subject.

@@ -214,7 +214,7 @@ class Fresh:
 
 
 def _memory_of(value: Any) -> tuple[Any, bool]:
-    """What holds the elements of a tracer, and whether they are not its own.
+    """The array that holds the elements of a tracer, and whether they are not its own.
 
     They are not where the array is broadcast, or the view of an array without data.
     """

@@ -1,4 +1,4 @@
-"""What graph files are made of: a zip, values as JSON, arrays as npy, classes by name.
+"""The parts of graph files: a zip, values as JSON, arrays as npy, classes by name.
 
 May import `node`, `core` and all below them. Start with ``graph/save.py`` and
 ``graph/load.py``, which put the parts together; `written` and `read` are the two

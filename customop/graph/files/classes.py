@@ -168,7 +168,7 @@ def _remedy(name: str, candidates: Sequence[Any]) -> str:
 
 
 def _in_modules(name: str) -> Any:
-    """What a qualified name means in the modules that are imported, if anything.
+    """The object of a qualified name in the modules that are imported, if there is one.
 
     Names are read from dicts: the attributes of a module may run code.
     """

@@ -76,7 +76,7 @@ def read_dtype(written: Any) -> np.dtype[Any]:
 
 
 def _described(written: Any, depth: int) -> Any:
-    """What NumPy reads as a dtype, if it is nothing but names, sizes and byte orders."""
+    """A description of a dtype for NumPy, if it is only names, sizes and byte orders."""
     if isinstance(written, str):
         if _SIMPLE.fullmatch(written) is None:
             raise _unknown(written)

@@ -109,7 +109,7 @@ _NUMBERS = (bool, int, str, bytes, type(None))
 
 
 def frozen_key(value: Any) -> Hashable:
-    """What is equal for arguments that are the same, to the last bit and by class."""
+    """A key, equal for arguments that are the same to the last bit and by class."""
     cls = type(value)
     if cls in _NUMBERS:
         return (cls, value)

@@ -62,7 +62,7 @@ def _reuse(graph: Graph) -> None:
 
 
 class _Reusing:
-    """What is known of the memory of a graph, as its calls are changed one by one."""
+    """The state of the memory of a graph, as its calls are changed one by one."""
 
     def __init__(self, graph: Graph) -> None:
         self._memory = Memory(graph)

@@ -1,4 +1,4 @@
-"""What a node costs: operations where a formula is known, else elements of its result.
+"""The cost of a node: operations where a formula is known, else elements of its result.
 
 Symbolic sizes count as in the call that was captured, and as 2 where that is not known.
 """
@@ -19,7 +19,7 @@ __all__ = ["Cost", "bytes_of", "cost_of", "is_estimate"]
 
 
 class Cost(NamedTuple):
-    """What a node costs.
+    """The cost of a node.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class _CostedCall:
         self.out: Any = node.meta.get("val")
 
     def array(self, value: Any) -> Any:
-        """What is known of an array among the arguments."""
+        """An argument as an array; raise LookupError for any other value."""
         found = value.meta.get("val") if isinstance(value, Node) else value
         if not is_array(found):
             raise LookupError

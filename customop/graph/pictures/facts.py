@@ -1,4 +1,4 @@
-"""What pictures say about a node."""
+"""Texts of pictures about a node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def target_text(node: Node) -> str:
 
 
 def type_of(node: Node) -> str:
-    """What is known of the value of a node, in short."""
+    """The type of the value of a node, in short."""
     if node.op == OUTPUT:
         return ""
     return type_text(val_of(node))

@@ -63,7 +63,7 @@ class _Page:
         self._constants: dict[int, Any] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """What the script of the page reads."""
+        """The graph as data for the script of the page."""
         self._add(self._module, -1, 0)
         calls = [row for row in self._rows if row[9]]
         note = f"{self._left_out} nodes are left out: draw('graph.html') has all"

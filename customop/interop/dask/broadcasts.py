@@ -40,7 +40,7 @@ def _noted(out: Any, found: Any) -> Any:
 
 
 def source(x: Any) -> Any:
-    """What an array was made from; other values as they are."""
+    """The array that another one was made from; other values as they are."""
     name, found = getattr(x, _SOURCE, ("", x)) if isinstance(x, da.Array) else ("", x)
     # An array that was written to since has another name.
     return found if found is x or name == x.name else x

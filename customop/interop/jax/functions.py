@@ -32,7 +32,7 @@ class OperatorCall(Frozen):
     places: CallPlaces
 
     def result(self, arrays: Sequence[Any]) -> Any:
-        """What the call returns, then what it wrote."""
+        """The results of the call, then the arrays that it wrote."""
         values = self.places.filled(arrays)
         if not self.op.schema.written:
             return self.op.invoke(values)
@@ -81,7 +81,7 @@ class NumpyCall(Frozen):
     spec: Any
 
     def result(self, arrays: Sequence[Any]) -> Any:
-        """What the call returns."""
+        """The results of the call."""
         leaves = self.places.filled(arrays)
         args, kwargs = unflatten(self.spec, leaves)
         return self.fn(*args, **kwargs)

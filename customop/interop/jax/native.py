@@ -36,7 +36,7 @@ def _of_ufunc(name: str) -> Callable[..., Any]:
 
 
 def _asked(value: Any) -> Any:
-    """What NumPy asks of an operand: its dtype, or the class of a number of Python."""
+    """The type of an operand for NumPy: its dtype, or the class of a number of Python."""
     if type(value) in (int, float, complex):
         return type(value)
     return np.dtype(bool) if type(value) is bool else np.dtype(value.dtype)

@@ -126,7 +126,7 @@ _register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
 
 
 def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
-    """Those of the function: a rule for forward mode is not needed to know them."""
+    """Shapes and dtypes of the results: no rule for forward mode is needed for them."""
     found = _results(fn, avals[: len(wanted)])
     return [aval for aval in found if is_inexact(aval.dtype)]
 

@@ -1,4 +1,4 @@
-"""What is used of numba, or what to install."""
+"""The parts of numba that are used, or an error that says what to install."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _fixed(context: Any, array: Any) -> Any:
 
 @cache
 def _check_of(narrows: bool) -> Any:
-    """What refuses, while numba compiles, a result of another dtype."""
+    """Code that refuses a result of another dtype while numba compiles."""
 
     @intrinsic
     def check(context: Any, result: Any, out: Any) -> Any:

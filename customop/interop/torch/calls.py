@@ -86,7 +86,7 @@ class TorchCall:
         return tuple(found)
 
     def nested(self, found: Sequence[Any]) -> Any:
-        """What the torch operator returns, of its results in one tuple."""
+        """The value that the torch operator returns, from its results in one tuple."""
         if self.steps:
             return list(found)
         parts, at = [], 0

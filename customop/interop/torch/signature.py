@@ -17,7 +17,7 @@ __all__ = ["Signature", "signature_of"]
 
 
 class Signature(NamedTuple):
-    """What torch calls: leaves in place of parameters and results.
+    """The signature for torch: leaves in place of parameters and results.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ __all__ = ["check_unwritten", "watch"]
 
 
 def _kept(node: GradNode) -> dict[str, Any]:
-    """What a node keeps, by the names in messages: saved arrays, leaves of attributes."""
+    """The values that a node keeps, by their names in messages: saved arrays, leaves of attributes."""
     values = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
     for name, value in vars(node).items():
         if not name.startswith("node_") and name != "saved_arrays":
@@ -72,7 +72,7 @@ def check_unwritten(node: GradNode) -> None:
 
 
 class _Watch:
-    """What a watched node keeps: marks of the values, and where they come from."""
+    """Marks of the values that a watched node keeps, and where they come from."""
 
     __slots__ = ("is_sampled", "marks", "names", "place")
 
@@ -114,7 +114,7 @@ def _marks(node: GradNode) -> Marks:
 
 
 def _mark(value: Any) -> Any:
-    """What differs once somebody has overwritten a value, or put another in its place."""
+    """A mark that differs once somebody has overwritten or replaced a value."""
     if isinstance(value, _PLAIN):
         return repr(value)  # nan equals nan
     return checksum(_real_array(value))

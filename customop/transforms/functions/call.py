@@ -51,7 +51,7 @@ saved: ModuleType = later(import_module, "customop.transforms.functions.saved")
 
 
 class Forward(NamedTuple):
-    """What the first half of reverse mode gives.
+    """The results of the first half of reverse mode.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class FunctionCall(ABC):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What is the same for calls that compute the same from the same arrays."""
+        """A key, equal for calls that compute the same from the same arrays."""
         return (self,)
 
     @property
@@ -230,7 +230,7 @@ def _not_closed(fn: FunctionCall, intruder: Interpreter) -> GradientError:
 
 
 def _interpreters(value: Any) -> Iterator[Interpreter]:
-    """Those of a traced value, and of the values below it."""
+    """The interpreters of a traced value, and of the values below it."""
     while is_traced(value):
         yield value.interpreter
         value = value.below

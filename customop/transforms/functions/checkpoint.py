@@ -260,7 +260,7 @@ _ELEMENTS = 64
 
 
 class _Mark(NamedTuple):
-    """What is compared of an output."""
+    """The parts of an output that are compared."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -270,7 +270,7 @@ class _Mark(NamedTuple):
 
 
 def _mark(output: Any) -> _Mark:
-    """What to compare of an output; of its elements, only some."""
+    """A mark of an output for the comparison; it has only some of its elements."""
     value, around = output, []
     while is_traced(value):
         around.append((type(value), getattr(value, "dim", None)))

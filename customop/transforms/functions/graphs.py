@@ -36,7 +36,7 @@ _running: ContextVar[dict[str, Any]] = ContextVar("customop_functions", default=
 
 
 class _OfGraphs:
-    """What both forms share.
+    """Base of both forms.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class Outside(Mode):
         return op.invoke([map_nested(value, self.put) for value in args])
 
     def put(self, value: Any) -> Any:
-        """What stands in for a value."""
+        """The value that takes the place of another one."""
         if type(value) is not GradTracer or value.interpreter is not self.top:
             return value
         if value.node is None:  # a constant

@@ -38,7 +38,7 @@ class Parts:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What is the same for trees that differ in their arrays alone."""
+        """A key, equal for trees that differ in their arrays alone."""
         at = set(self.at)
         others = [v for i, v in enumerate(self.leaves) if i not in at]
         return (self.structure, *((type(v), repr(v)) for v in others))

@@ -45,7 +45,7 @@ class FunctionWriter:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What is the same for calls with the same graphs."""
+        """A key, equal for calls with the same graphs."""
         shapes = [(str(x.dtype), str(tuple(x.shape))) for x in self.inputs]
         return (*self.call.identity, *shapes)
 

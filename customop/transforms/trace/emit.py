@@ -1,4 +1,4 @@
-"""What functions compute on the values of a graph, as new nodes of that graph."""
+"""Calls of functions on the values of a graph, as new nodes of that graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function sets by ``np.errstate``, seen while it is captured."""
+"""The settings that a function makes by ``np.errstate``, seen while it is captured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ErrorSettings:
             warnings.warn(f"{text} encountered", RuntimeWarning, stacklevel=3)
 
     def changed(self) -> dict[str, Any]:
-        """What the function has set by now: arguments of np.errstate."""
+        """The settings that the function has made by now, as arguments of np.errstate."""
         now: Any = np.geterr()
         call = np.geterrcall()
         if call != self._note:

@@ -139,7 +139,7 @@ class Trace(Mode):
         return below
 
     def node_and_value(self, value: Any) -> tuple[Any, Any]:
-        """What stands in a node for a value, and what is below it."""
+        """The entry of a node for a value, and the value below it."""
         if isinstance(value, GraphTracer) and value.interpreter is self:
             return value.node, value.below
         if is_array(value):
@@ -339,7 +339,7 @@ class Trace(Mode):
 
 
 def _record_of(op: RuleTable) -> Record:
-    """What tracing does with a call of an operator, kept until its table changes."""
+    """The record for calls of an operator, kept until its table changes."""
     plans = op.plans
     is_usual = op.schema.single_return and not (
         op.schema.written or op.sees_seed or op.schema.keyword_only

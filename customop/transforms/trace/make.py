@@ -155,7 +155,7 @@ def graph_of(
     arrays: Sequence[Any],
     names: Sequence[str],
 ) -> GraphModule:
-    """What `make_fx` makes of a function of arrays, for functions of this package.
+    """The graph of a function of arrays, as `make_fx` makes it, for this package.
 
     It is given their names, and does not look for generators that the function draws from
     unseen: together half of the time for a single operator.
@@ -344,7 +344,7 @@ class _Capture:
         return tracer
 
     def _output(self, leaf: Any) -> Any:
-        """What stands in the output for a leaf of the result."""
+        """The entry of the output for a leaf of the result."""
         return self.trace.node_and_value(leaf)[0]
 
     def _write_inputs(self) -> None:

@@ -103,7 +103,7 @@ def _names(title: str, given: Any, path: Path, leaf: Any) -> Sequence[Any] | Non
 
 
 def _step(title: str, given: Any, step: Any, path: Path) -> Any:
-    """What is given for one part of an argument; None for nothing."""
+    """The entry given for one part of an argument; None for nothing."""
     if isinstance(given, Mapping):
         return given.get(step)
     if isinstance(step, int) and isinstance(given, tuple | list) and step < len(given):

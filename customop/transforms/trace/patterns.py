@@ -236,7 +236,7 @@ class _Replacing:
                 self._graph.erase_node(node)
 
     def _current(self, node: Any) -> Any:
-        """What is now in the place of a node that may have been replaced."""
+        """The value now in the place of a node, which may have been replaced."""
         while isinstance(node, Node) and node in self._instead:
             node = self._instead[node]
         return node

@@ -1,4 +1,4 @@
-"""What tracing does with a call of one operator, as generated code."""
+"""The work of tracing for a call of one operator, as generated code."""
 
 from __future__ import annotations
 
