@@ -13,8 +13,15 @@ from customop import (
     Tag,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact, refuse
-from customop.numpy.fakes import keep_order
+from customop.numpy.arguments import (
+    SINCE_2_5,
+    as_array,
+    cast,
+    dtype_of,
+    is_inexact,
+    refuse,
+)
+from customop.numpy.fakes import check_held, keep_order
 from customop.numpy.layouts import in_c_order
 from customop.numpy.rules import numpy_operator, register_formulas
 from customop.numpy.sizes import NUMBERS, plain
@@ -33,6 +40,9 @@ _where = numpy_operator(
 @_where.register_fake
 def _(condition: Any, x1: Any, x2: Any) -> FakeArray:
     dtype = np.result_type(*[getattr(x, "dtype", plain(x)) for x in (x1, x2)])
+    if SINCE_2_5:  # NumPy 2.4 takes an int modulo the range of the dtype
+        check_held(x1, dtype)
+        check_held(x2, dtype)
     return keep_order((condition, x1, x2), dtype)
 
 

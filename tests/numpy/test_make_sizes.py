@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.numpy.arguments import SINCE_2_5
 
 MAKERS: dict[str, Callable[[Any, Any], Any]] = {
     "zeros": lambda x, n: np.zeros(n, like=x),
@@ -29,12 +30,13 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
     "arange of a half": lambda x, n: np.arange(n / 2, like=x),
     "eye": lambda x, n: np.eye(n, n + 1, 1, like=x),
     "identity": lambda x, n: np.identity(n, np.float32, like=x),
-    "tri": lambda x, n: np.tri(n, 2 * n, -1, like=x),
     "fromfunction": lambda x, n: np.fromfunction(
         lambda i, j: i + 2 * j, (n, 2), like=x
     ),
     "zeros_like": lambda x, n: np.zeros_like(x, shape=(n, 2)),
 }
+if not SINCE_2_5:  # NumPy 2.5 asks for the number before it looks at `like`
+    MAKERS["tri"] = lambda x, n: np.tri(n, 2 * n, -1, like=x)
 WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "itself": (lambda f: f, lambda x: x),
     "jvp": (lambda f: lambda x: co.jvp(f, (x,), (x,))[0], lambda x: x),
