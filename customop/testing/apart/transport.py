@@ -94,8 +94,13 @@ class _ByName(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Keep the layout of arrays."""
-        if type(obj) is not np.ndarray or obj.dtype.hasobject or obj.flags.carray:
+        if type(obj) is not np.ndarray or obj.dtype.hasobject:
             return NotImplemented
+        if obj.flags.carray:
+            # As NumPy does it, in half of the time.
+            is_number = obj.dtype.kind in "biufc"
+            content = obj.shape, obj.dtype.str, obj.tobytes()
+            return (_numbers, content) if is_number else NotImplemented
         once = tuple(slice(0, 1) if s == 0 else slice(None) for s in obj.strides)
         values = np.array(obj[once] if obj.size else obj, order="C")
         shift = obj.ctypes.data % obj.dtype.alignment
@@ -143,6 +148,10 @@ def _has_name(cls: type) -> bool:
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
     return found is cls
+
+
+def _numbers(shape: tuple[int, ...], dtype: str, content: bytes) -> Any:
+    return np.ndarray(shape, dtype, content).copy()
 
 
 def _array(

@@ -66,32 +66,33 @@ def check_vmap(session: Session, sample: Sample) -> str:
     arrays = arrays_of(session.bound(sample))
     if not arrays:
         return "no argument is an array"
+    function = _RowFunction(session, sample)
     if op.sees_seed:
-        _check_randomness(session, sample)
+        _check_randomness(function)
         return ""
     # Rows and their results depend on which arrays are batched, and not along which axis.
     known: dict[tuple[bool, ...], _BatchRows] = {}
     for dims in _combinations(tuple([leaf.ndim for leaf in arrays])):
         batched = tuple(d is not None for d in dims)
         if batched not in known:
-            known[batched] = _BatchRows(session, sample, batched, 2)
+            known[batched] = _BatchRows(function, batched, 2)
         _check_dims(known[batched], dims)
     first = (0,) * len(arrays)
     every = (True,) * len(arrays)
     for size in (1, 0):
         _check_dims(known[every].first(size), first)
-    for make in (_with_nan, _short):
-        _check_unlike(session, sample, make)
+    for unlike in (_with_nan, _short):
+        _check_unlike(function, unlike)
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
         _check_out_dims(known[every])
-        _check_nested(_BatchRows(session, sample, every, 4))
+        _check_nested(_BatchRows(function, every, 4))
     return ""
 
 
 def _check_longer(session: Session, sample: Longer) -> str:
     """All arrays along their first axes: the others are checked at usual lengths."""
     count = len(arrays_of(session.bound(sample)))
-    rows = _BatchRows(session, sample, (True,) * count, 2)
+    rows = _BatchRows(_RowFunction(session, sample), (True,) * count, 2)
 
     def work() -> str:
         _check_dims(rows, (0,) * count)
@@ -127,6 +128,37 @@ def _combinations(ranks: tuple[int, ...]) -> list[tuple[int | None, ...]]:
     return [*kept.values()][:_MOST_COMBINATIONS]
 
 
+class _RowFunction:
+    """The operator as a function of its arrays, to its results that are arrays."""
+
+    def __init__(self, session: Session, sample: Sample) -> None:
+        self.session = session
+        self.sample = sample
+        values = session.values(sample)
+        self.arrays = arrays_of(values)
+        self.put = placer(values, is_array)
+        self._made: dict[tuple[Any, int], Callable[..., Any]] = {}
+
+    def call(self, *arrays: Any) -> Any:
+        """The results for one row."""
+        out = self.session.op.invoke(self.put(arrays))
+        if is_array(out):  # an array alone takes two thirds of the time of a tuple
+            return out
+        leaves = flat(outputs_of(self.session.op, out))
+        return tuple([leaf for leaf in leaves if is_array(leaf)])
+
+    def batched(self, dims: Any, out_dims: int = 0) -> Callable[..., Any]:
+        """The function under vmap, made once for the same axes."""
+        key = dims, out_dims
+        if key not in self._made:
+            self._made[key] = vmap(self.call, dims, out_dims)
+        return self._made[key]
+
+    def remedy(self, more: str = "") -> str:
+        """The remedy for a wrong rule."""
+        return f"correct the rule of @{self.session.op.name}.register_vmap: {more}{_DO}"
+
+
 class _BatchRows:
     """Rows for the arrays of a call, and what the operator does with each row.
 
@@ -136,18 +168,14 @@ class _BatchRows:
 
     def __init__(
         self,
-        session: Session,
-        sample: Sample,
+        function: _RowFunction,
         batched: Sequence[bool],
         size: int,
         unlike: Callable[[Any, int], Any] | None = None,
     ) -> None:
-        self.session = session
-        self.sample = sample
+        self.function = function
+        self.session: Session = function.session
         self.size = size
-        values = session.values(sample)
-        self.arrays = arrays_of(values)
-        self.put = placer(values, is_array)
         self.rows: list[list[Any]] = []
         # The results under vmap along the first axis of all arrays, if they are known.
         self.outs: list[Any] | None = None
@@ -166,13 +194,13 @@ class _BatchRows:
     def _run_rows(
         self, batched: Sequence[bool], unlike: Callable[[Any, int], Any]
     ) -> list[Run]:
-        pairs = list(zip(self.arrays, batched, strict=True))
+        pairs = list(zip(self.function.arrays, batched, strict=True))
         self.rows = [
             [unlike(np.asarray(x), i) if is_batched else x for x, is_batched in pairs]
             for i in range(self.size)
         ]
         copies = ([x.copy() for x in row] for row in self.rows)
-        return [self.session.call(self.put(row)) for row in copies]
+        return [self.session.call(self.function.put(row)) for row in copies]
 
     def first(self, size: int) -> Self:
         """The first of these rows."""
@@ -185,20 +213,8 @@ class _BatchRows:
         """The arrays with the batch at these axes."""
         return [
             x.copy() if d is None else _stack([row[k] for row in self.rows], x, d)
-            for k, (x, d) in enumerate(zip(self.arrays, dims, strict=True))
+            for k, (x, d) in enumerate(zip(self.function.arrays, dims, strict=True))
         ]
-
-    def call(self, *arrays: Any) -> Any:
-        """The operator as a function of its arrays, to its results that are arrays."""
-        out = self.session.op.invoke(self.put(arrays))
-        if is_array(out):  # an array alone takes two thirds of the time of a tuple
-            return out
-        leaves = flat(outputs_of(self.session.op, out))
-        return tuple([leaf for leaf in leaves if is_array(leaf)])
-
-    def remedy(self, more: str = "") -> str:
-        """The remedy for a wrong rule."""
-        return f"correct the rule of @{self.session.op.name}.register_vmap: {more}{_DO}"
 
 
 def _shuffled(x: Any, i: int) -> Any:
@@ -226,19 +242,16 @@ def _short(x: Any, i: int) -> Any:
     return out.astype(np.float32) if x.dtype.kind == "f" else out
 
 
-def _check_unlike(
-    session: Session, sample: Sample, unlike: Callable[[Any, int], Any]
-) -> None:
+def _check_unlike(function: _RowFunction, unlike: Callable[[Any, int], Any]) -> None:
     """Rows of other values or dtypes have the results that they have alone."""
-    arrays = arrays_of(session.bound(sample))
-    if not any(x.dtype.kind in "fc" for x in arrays):
+    if not any(x.dtype.kind in "fc" for x in function.arrays):
         return
-    every = (True,) * len(arrays)
+    count = len(function.arrays)
     try:
-        rows = _BatchRows(session, sample, every, 2, unlike)
+        rows = _BatchRows(function, (True,) * count, 2, unlike)
     except Exception:  # noqa: BLE001  # values that the kernel does not take
         return
-    _check_dims(rows, (0,) * len(arrays))
+    _check_dims(rows, (0,) * count)
 
 
 def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
@@ -272,7 +285,7 @@ def _batched(
     op = rows.session.op
     try:
         # One array along its first axis has a shorter way.
-        outs = vmap(rows.call, 0 if dims == (0,) else tuple(dims))(*arrays)
+        outs = rows.function.batched(0 if dims == (0,) else tuple(dims))(*arrays)
     except (VmapError, DataDependentError):
         # One array for all rows cannot be written, and uneven rows cannot be stacked.
         if op.schema.written or Tag.dynamic_output_shape in op.tags:
@@ -288,13 +301,13 @@ def _batched(
         raise Fault(
             f"raises {type(error).__name__} under vmap with in_dims=({_text(dims)}),"
             f" and not for each row alone: {error}",
-            do=rows.remedy(),
+            do=rows.function.remedy(),
         ) from error
     return _each(outs)
 
 
 def _each(outs: Any) -> list[Any]:
-    """What `_BatchRows.call` has returned under vmap, one by one."""
+    """What `_RowFunction` has returned under vmap, one by one."""
     return [outs] if is_array(outs) else [*outs]
 
 
@@ -308,7 +321,7 @@ def _written(
     """The written arrays, with the batch first."""
     if not rows.session.op.schema.written:
         return []
-    values = rows.session.bound(rows.sample)
+    values = rows.session.bound(rows.function.sample)
     pairs = zip(rows.session.op.schema.parameters, values, strict=True)
     flags = [p.is_written for p, value in pairs for _ in arrays_of([value])]
     return [
@@ -334,18 +347,18 @@ def _compare_row(
                 np.asarray(b),
                 f"between row {i} under vmap with in_dims=({_text(dims)}) and that row"
                 " alone",
-                do=rows.remedy(),
+                do=rows.function.remedy(),
             )
 
 
 def _check_out_dims(rows: _BatchRows) -> None:
     """`out_dims` moves the batch axis of the results."""
-    arrays = rows.stacked((0,) * len(rows.arrays))
+    arrays = rows.stacked((0,) * len(rows.function.arrays))
     outs = rows.outs
-    expected = _each(vmap(rows.call)(*arrays)) if outs is None else outs
+    expected = _each(rows.function.batched(0)(*arrays)) if outs is None else outs
     ranks = {leaf.ndim for leaf in expected}
     for axis in (-1, min(ranks) - 1) if len(ranks) > 1 else (-1,):
-        found = _each(vmap(rows.call, 0, axis)(*arrays))
+        found = _each(rows.function.batched(0, axis)(*arrays))
         for i, (a, b) in enumerate(zip(found, expected, strict=True)):
             moved = np.moveaxis(b, 0, axis)
             if not same_bits(a, moved):
@@ -354,15 +367,15 @@ def _check_out_dims(rows: _BatchRows) -> None:
                     np.asarray(a),
                     moved,
                     f"between out_dims={axis} and out_dims=0",
-                    do=rows.remedy(),
+                    do=rows.function.remedy(),
                 )
 
 
 def _check_nested(rows: _BatchRows) -> None:
     """Vmap of vmap gives the same rows."""
-    arrays = rows.stacked((0,) * len(rows.arrays))
+    arrays = rows.stacked((0,) * len(rows.function.arrays))
     squares = [x.reshape(2, 2, *x.shape[1:]) for x in arrays]
-    found = _each(vmap(vmap(rows.call))(*squares))
+    found = _each(vmap(rows.function.batched(0))(*squares))
     for i, run in enumerate(rows.runs):
         expected = [leaf for _, leaf in run.effects if is_array(leaf)]
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
@@ -374,7 +387,7 @@ def _check_nested(rows: _BatchRows) -> None:
                     np.asarray(b),
                     f"between row ({i // 2}, {i % 2}) under vmap of vmap and that row"
                     " alone",
-                    do=rows.remedy(
+                    do=rows.function.remedy(
                         "call operators in it, and count axes from in_dims; "
                     ),
                 )
@@ -383,14 +396,11 @@ def _check_nested(rows: _BatchRows) -> None:
 # ---- random operators ----
 
 
-def _check_randomness(session: Session, sample: Sample) -> None:
+def _check_randomness(function: _RowFunction) -> None:
     """``"error"`` raises, ``"same"`` draws the same for all rows."""
-    rows = _BatchRows(
-        session, sample, [False] * len(arrays_of(session.bound(sample))), 0
-    )
-    stacked = [np.stack([x, x]) for x in rows.arrays]
+    stacked = [np.stack([x, x]) for x in function.arrays]
     try:
-        vmap(rows.call)(*stacked)
+        vmap(function.call)(*stacked)
     except VmapError:
         pass
     else:
@@ -398,10 +408,10 @@ def _check_randomness(session: Session, sample: Sample) -> None:
             "draws random numbers under vmap with randomness='error'",
             do="let the rule call random operators, which raise there",
         )
-    vmap(rows.call, randomness="different")(*stacked)
-    same = _each(vmap(rows.call, randomness="same")(*stacked))
+    vmap(function.call, randomness="different")(*stacked)
+    same = _each(vmap(function.call, randomness="same")(*stacked))
     for i, leaf in enumerate(same):
-        session.compare_leaf(
+        function.session.compare_leaf(
             f"output {i}",
             np.asarray(leaf[1]),
             np.asarray(leaf[0]),

@@ -360,6 +360,8 @@ def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
 
 def is_floats(leaf: Any) -> bool:
     """Whether a leaf is an array that has derivatives."""
+    if type(leaf) is np.ndarray:
+        return leaf.dtype.kind in "fc"
     return has_device(leaf) and is_inexact(leaf.dtype)
 
 

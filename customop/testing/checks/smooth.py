@@ -119,12 +119,14 @@ def problem_of(
 
 def is_float_array(leaf: Any) -> bool:
     """Whether a leaf of a result is an array that has derivatives."""
+    if type(leaf) is np.ndarray:
+        return leaf.dtype.kind in "fc"
     return is_array(leaf) and is_inexact(leaf.dtype)
 
 
 def as_double(leaf: Any) -> Any:
     """Convert short floats, of a copy, to the precision that differences need."""
-    if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
         return leaf
     if leaf.dtype.char in "dD" and leaf.dtype.isnative and leaf.flags.c_contiguous:
         return leaf
@@ -155,7 +157,7 @@ def _is_wide(dtype: Any) -> bool:
 
 def as_single(leaf: Any) -> Any:
     """Convert floats to the precision of float32."""
-    if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
         return leaf
     return leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
 
