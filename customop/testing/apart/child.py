@@ -170,14 +170,18 @@ class Child:
             self._jobs.close()
             limits.apply(self._errors)
             limits.start_clock(self._patience)
-            work: Callable[[Send], None] | None = self._work
-            while work is not None:
-                result = result_of(work, lambda found: self._send(pipe, found))
+            result = result_of(
+                self._work, lambda found: _write(pipe, self._message(found))
+            )
+            limits.start_clock(0.0)
+            _write(pipe, self._message(result))
+            self._shared = {}  # later work has copies of its own
+            while result == Ended() and (work := _next_work(jobs)) is not None:
+                # In one piece, as the parent has use for it only when all is done.
+                found = bytearray()
+                result = result_of(work, lambda v: found.extend(self._message(v)))  # noqa: B023  # called at once
                 limits.start_clock(0.0)
-                self._send(pipe, result)
-                is_done = result == Ended()
-                work = _next_work(jobs) if is_done else None
-                self._shared = {}  # later work has copies of its own
+                _write(pipe, found + self._message(result))
             status = 0
         except BaseException:
             os.write(2, traceback.format_exc().encode())  # for `crash`
@@ -185,11 +189,9 @@ class Child:
         finally:
             os._exit(status)
 
-    def _send(self, pipe: int, value: Any) -> None:
+    def _message(self, value: Any) -> bytes:
         block = dumps(value, self._shared)
-        left = memoryview(len(block).to_bytes(_PREFIX, "little") + block)
-        while left:
-            left = left[os.write(pipe, left) :]
+        return len(block).to_bytes(_PREFIX, "little") + block
 
     # ---- in the parent ----
 
@@ -277,6 +279,12 @@ class Child:
         _, status = os.waitpid(self._pid, 0)
         self._pid = 0
         return os.waitstatus_to_exitcode(status)
+
+
+def _write(pipe: int, message: bytes | bytearray) -> None:
+    left = memoryview(message)
+    while left:
+        left = left[os.write(pipe, left) :]
 
 
 def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:

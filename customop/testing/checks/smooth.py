@@ -41,6 +41,7 @@ __all__ = [
     "is_smooth_over",
     "is_wide",
     "made_gradients",
+    "ones_like",
     "parameter_of",
     "problem_of",
     "smooth_problem",
@@ -105,8 +106,15 @@ def made_gradients(
     """
     call, chosen = function_of(session, session.values(sample), moving)
     out, pullback = vjp(call, *chosen.values())
-    gradients = pullback(tuple([call_numpy(np.ones_like, leaf) for leaf in out]))
+    gradients = pullback(tuple(map(ones_like, out)))
     return dict(zip(chosen, gradients, strict=True))
+
+
+def ones_like(leaf: Any) -> Any:
+    """The cotangent of a result for the gradient of its sum."""
+    if type(leaf) is np.ndarray:  # the operator takes ten times as long
+        return np.ones_like(leaf)
+    return call_numpy(np.ones_like, leaf)
 
 
 def problem_of(

@@ -303,17 +303,17 @@ def _whole_trials(
 
     `of_kind` keeps the numbers of each array in a form to cast them.
     """
-    new = {}
+    new, is_certain = {}, True
     for place, x in arrays:
         if _is_free(x, dtype):
             key = place, dtype.kind
             if key not in of_kind:
                 of_kind[key] = _of_kind(x, dtype.kind)
             new[place] = of_kind[key].astype(dtype)
+            is_certain = is_certain and _same_numbers(x.dtype, dtype)
     if not new:
         return
     note = f"{_NAMES[dtype]} in all arrays"
-    is_certain = all(_same_numbers(x.dtype, dtype) for p, x in arrays if p in new)
     yield _Variation(new, note, is_certain)
     if dtype in _LARGE:
         large = {p: _enlarged(x) for p, x in new.items()}
