@@ -47,6 +47,7 @@ from customop.core.contract.results import (
 from customop.core.contract.which import proof_of
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.interpreter import (
+    current_mode,
     highest,
     leaked,
     mode_for,
@@ -91,7 +92,7 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
     is_mixed = False
     watched_by: Sequence[Any] = ()
     if open_modes or op.sees_seed:
-        top = mode_for(op)
+        top = None if current_mode.get() is None else mode_for(op)
         watched_by = observers
     for slot in op.array_slots:
         value = args[slot]

@@ -31,12 +31,11 @@ def names_of(
     """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
     if by == "kernel":
         return _kernel_names(op, fn, args)
-    if isinstance(by, str):
-        return op.qualname, _FORMULAS[by]
     names = op.plans.rule_names
-    key = type(by), by.kind
+    key: Any = by if isinstance(by, str) else (type(by), by.kind)
     if key not in names:
-        names[key] = op.qualname, _rule_name(op, by, fn)
+        rule = _FORMULAS[by] if isinstance(by, str) else _rule_name(op, by, fn)
+        names[key] = op.qualname, rule
     return names[key]
 
 

@@ -5,29 +5,24 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from numpy import ndarray
-
 from customop.arrays.describe import abbreviated
-from customop.arrays.kinds import TRACED, ArrayKind, kind_of
-from customop.arrays.nested import children, nests
-from customop.errors import runs_kernels
 
 __all__ = [
+    "Begun",
     "Branch",
     "Event",
+    "Looked",
     "Outline",
     "ProfileRow",
-    "Running",
     "Track",
     "outline_text",
     "root_of",
     "rows_of",
     "size_of",
-    "timed",
 ]
 
 
@@ -113,180 +108,94 @@ class Branch:
 
 # Shape and dtype of an array; the array itself is not kept alive.
 Outline = tuple[Any, Any]
+# Arrays as a call has found them: the outline of one of NumPy, that of others with the
+# kind, and with the bytes where they are not those of the outline.
+Looked = list[tuple[Any, Any] | tuple[Any, Any, str] | tuple[Any, Any, str, int]]
+# What is noted of a call when it begins: who noted it, the names of the operator and of
+# what runs, its arrays, and the time.
+Begun = tuple[Any, tuple[str, str], Looked, int]
+# A call that runs: when it began, the branch around it, its own branch, the nanoseconds
+# spent so far in other calls of the one around it, its bytes, and whether it is kept in
+# the timeline.
+Opened = tuple[Begun, int, Branch, Branch, int, int, bool]
 # One call in the timeline: begin and end by the profile's clock, branch, outlines of
 # arguments and results, and the class of its error. A named tuple takes 300 ns more.
 Event = tuple[int, int, Branch, list[Outline], list[Outline], str]
-# One call that runs: its track, the branch around it, its own branch, the nanoseconds
-# spent so far in other calls of the one around it, its bytes, its outlines, and when it
-# began.
-Running = tuple["Track", Branch, Branch, int, int, list[Outline] | None, int]
 
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """The calls of one thread while a profile is open.
+    """The tree of calls of one thread, and its timeline.
 
     Attributes
     ----------
-    clock : callable
-        Gives nanoseconds.
     tickets : iterator
         Gives one for each event that there is room for.
-    synchronize : callable or None
-        Called with the arrays of a call before the clock is read.
     """
 
-    clock: Callable[[], int]
     tickets: Iterator[int]
-    synchronize: Callable[[Sequence[Any]], None] | None
     # The branch of the call that runs, and the nanoseconds in calls that it has made.
     here: Branch = field(default_factory=lambda: Branch(None, "", ""))
     inner: int = 0
+    # Calls that run, by the identity of what was noted when they began.
+    open: dict[int, Opened] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     ident: int = field(default_factory=threading.get_native_id)
     name: str = field(default_factory=lambda: threading.current_thread().name)
 
-    def enter(self, names: tuple[str, str], values: Sequence[Any]) -> Running:
-        """Note that something begins, with the arrays in `values`."""
+    def begin(self, call: Begun, start: int) -> None:
+        """Enter the branch of a call."""
+        _, names, given, _ = call
         above = self.here
         branch = above.below.get(names)
         if branch is None:
             branch = above.below.setdefault(names, Branch(above, *names))
-        given: list[Outline] | None = None
-        if next(self.tickets, None) is not None:
-            given = []
-        size = 0
-        for value in values:
-            if type(value) is ndarray:  # as `_measure`, without a call
-                branch.kinds.add("cpu")
-                size += value.nbytes
-                if given is not None:
-                    given.append((value.shape, value.dtype))
-            elif type(value) not in _CONSTANT:
-                size += _measure((value,), branch.kinds, given)
-        inner, self.inner = self.inner, 0
+        size = _measure(given, branch.kinds)
+        is_kept = next(self.tickets, None) is not None
+        opened = call, start, above, branch, self.inner, size, is_kept
+        self.open[id(call)] = opened
+        self.inner = 0
         self.here = branch
-        if self.synchronize is not None:
-            self.synchronize(values)
-        return self, above, branch, inner, size, given, self.clock()
 
-    def leave(self, running: Running, out: Any) -> None:
-        """Note that it has returned."""
-        if self.synchronize is not None:
-            self.synchronize((out,))
-        _, above, branch, inner, size, given, start = running
-        spent = self.clock() - start
-        self.here = above
-        self._note(branch, inner, spent, size)
-        if type(out) is ndarray:  # as `_measure`, without a call
-            branch.kinds.add("cpu")
-            branch.bytes_out += out.nbytes
-            if given is not None:
-                returned = [(out.shape, out.dtype)]
-                event = (start, start + spent, branch, given, returned, "")
-                self.events.append(event)
+    def end(self, call: Begun, end: int, returned: Looked | None, error: str) -> None:
+        """Leave it again. Without a result and an error, the call is made once more."""
+        opened = self.open.pop(id(call), None)
+        if opened is None:  # an interrupt came between
             return
-        found: list[Outline] | None = None if given is None else []
-        branch.bytes_out += _measure((out,), branch.kinds, found)
-        if given is not None:
-            self.events.append((start, start + spent, branch, given, found or [], ""))
-
-    def fail(self, running: Running, error: BaseException, *, again: bool) -> None:
-        """Note that it has raised. A kernel that runs again is noted once, by then."""
-        _, above, branch, inner, size, given, start = running
-        spent = self.clock() - start
+        _, start, above, branch, inner, size, is_kept = opened
         self.here = above
-        if again:
+        if returned is None:
             self.inner = inner
             return
-        self._note(branch, inner, spent, size)
-        branch.errors += 1
-        if given is not None:
-            name = type(error).__name__
-            self.events.append((start, start + spent, branch, given, [], name))
-
-    def _note(self, branch: Branch, inner: int, spent: int, size: int) -> None:
+        spent = end - start
         branch.count += 1
+        branch.errors += bool(error)
         branch.total += spent
         branch.own += spent - self.inner
         self.inner = inner + spent
         branch.bytes_in += size
-        # `min` and `max` take 200 ns more.
-        if spent < branch.shortest:  # noqa: PLR1730  # as said above
-            branch.shortest = spent
-        if spent > branch.longest:  # noqa: PLR1730  # as above
-            branch.longest = spent
-
-
-@runs_kernels
-def timed(
-    track: Track,
-    names: tuple[str, str],
-    shown: Sequence[Any],
-    proof: Any,
-    run: Callable[..., Any],
-    /,
-    *args: Any,
-    **keywords: Any,
-) -> Any:
-    """Run what a track notes under these names."""
-    running = track.enter(names, shown)
-    try:
-        out = run(*args, **keywords)
-    except BaseException as error:
-        again = proof is not None and proof.retries(error)
-        track.fail(running, error, again=again)
-        # Hide this frame: a traceback is the same as without a profile.
-        trace = error.__traceback__
-        error.__traceback__ = None if trace is None else trace.tb_next
-        raise
-    track.leave(running, out)
-    return out
+        branch.bytes_out += _measure(returned, branch.kinds)
+        branch.shortest = min(branch.shortest, spent)
+        branch.longest = max(branch.longest, spent)
+        if is_kept:
+            outlines = _outlines(call[2]), _outlines(returned)
+            self.events.append((start, end, branch, *outlines, error))
 
 
 # ---- arrays of calls ----
 
-_CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
 
-
-def _measure(
-    values: Sequence[Any], kinds: set[str], outlines: list[Outline] | None
-) -> int:
-    """Bytes of the arrays in these values; notes their kinds and outlines."""
+def _measure(found: Looked, kinds: set[str]) -> int:
+    """Bytes of arrays; notes their kinds."""
     size = 0
-    for value in values:
-        cls = type(value)
-        if cls is ndarray:  # the lines below give the same, more slowly
-            kinds.add("cpu")
-            size += value.nbytes
-        else:
-            kind = kind_of[cls]
-            if kind is None:
-                if cls is tuple or cls is list or cls in nests:
-                    size += _measure(children(value) or (), kinds, outlines)
-                continue
-            kinds.add(_kind_name(kind, value))
-            size += _bytes_of(value)
-        if outlines is not None:
-            outlines.append((value.shape, value.dtype))
+    for each in found:
+        kinds.add("cpu" if len(each) == 2 else each[2])
+        size += each[3] if len(each) == 4 else size_of(each[0], each[1])
     return size
 
 
-def _kind_name(kind: ArrayKind, value: Any) -> str:
-    """The name of a kind in rows; for a traced value that of its transform."""
-    if kind is TRACED:
-        return str(value.interpreter.kind.name)
-    return kind.name if kind.has_device else "scalar"
-
-
-def _bytes_of(value: Any) -> int:
-    """Bytes of an array; of the one below a tracer, or the one that a fake one describes."""
-    while type(value) is not ndarray and kind_of[type(value)] is TRACED:
-        value = value.below
-    known = getattr(value, "nbytes", None)
-    if known is not None:
-        return int(known)
-    return size_of(value.shape, value.dtype)
+def _outlines(found: Looked) -> list[Outline]:
+    return [each if len(each) == 2 else (each[0], each[1]) for each in found]
 
 
 def size_of(shape: Any, dtype: Any) -> int:
