@@ -44,7 +44,7 @@ MODULES: dict[str, str] = {
     "interpolate": "interp",
     "join": "concatenate append stack vstack hstack dstack column_stack split"
     " array_split hsplit vsplit dsplit unstack",
-    "keys": "_operator.getitem _operator.setitem take take_along_axis compress",
+    "keys": "_operator.getitem _operator.setitem",
     "least_squares": "linalg.pinv linalg.lstsq linalg.matrix_rank linalg.cond",
     "masked": "",
     "matrices": "",
@@ -89,6 +89,7 @@ MODULES: dict[str, str] = {
     " spacing bitwise_count equal not_equal less less_equal greater greater_equal"
     " logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor"
     " invert left_shift right_shift gcd lcm floor_divide",
+    "taking": "take take_along_axis compress",
     "triangles": "linalg.cholesky linalg.qr",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
     "vectors": "vecdot matvec vecmat linalg.multi_dot linalg.vecdot linalg.matmul"

@@ -1,4 +1,4 @@
-"""Indexing as users write it, and functions that take elements along axes."""
+"""Indexing as users write it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from operator import index as as_int
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
-    ArgumentError,
-    ShapeError,
     SymFloat,
     SymInt,
     Tracer,
     check,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, lined, only, shape_of, value_of
+from customop.numpy.arguments import as_array, value_of
 from customop.numpy.create import array_like, as_held, full_like
 from customop.numpy.index import (
     check_bounds,
     constant,
     gathered_shape,
     index_,
-    is_integer,
     layout,
-    numbers,
 )
 from customop.numpy.masked import (
     is_one_value,
@@ -42,7 +37,6 @@ from customop.numpy.rules import dtype_kind
 from customop.numpy.sizes import (
     SIZES,
     broadcast,
-    has_none,
     is_below,
     is_known,
     size_of,
@@ -50,7 +44,7 @@ from customop.numpy.sizes import (
 from customop.numpy.slices import ALL, slice_, view_shape
 from customop.numpy.write import index_set, slice_set, spread_to
 
-__all__ = ["KeyParts", "parts_of", "value_for", "values_at"]
+__all__ = ["KeyParts", "item_at", "parts_of", "value_for", "values_at"]
 
 
 # ---- keys ----
@@ -305,7 +299,8 @@ def _is_array_in(items: Sequence[Any]) -> bool:
 
 
 @register_numpy_function(getitem)
-def _getitem(x: Any, key: Any) -> Any:
+def item_at(x: Any, key: Any) -> Any:
+    """The elements at a key, ``x[key]``."""
     if key is Ellipsis and not x.shape:  # an array, also of a scalar
         is_scalar = getattr(x, "box_is_scalar", False)
         return np.copy(x) if is_scalar else np.reshape(x, ())
@@ -439,63 +434,3 @@ def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:
     rest = [n for i, n in enumerate(places) if i not in own]
     turned = (*[places[i] for i in own], *rest)
     return np.moveaxis(spread_to(value, turned), first, own)
-
-
-# ---- taking along axes ----
-
-
-@register_numpy_function(np.take)
-def _(
-    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
-) -> Any:
-    only("np.take", mode=(mode, "raise", "wrap", "clip"))
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    a = lined(a, axis)
-    axis = normalize_axis_index(axis, len(shape_of(a)))
-    places = as_array(indices)
-    if has_none(a.shape[:axis]):  # NumPy does not look at the indices
-        return np.reshape(a, (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :]))
-    if mode == "wrap":
-        places = np.remainder(places, a.shape[axis])
-    elif mode == "clip":
-        places = np.minimum(np.maximum(places, 0), a.shape[axis] - 1)
-    if not is_integer(places.dtype):
-        raise ArgumentError(
-            f"np.take: indices of dtype {places.dtype}, must be integers",
-            do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
-        )
-    # Not a key: one of an int is a view.
-    key = [*[None] * axis, places]
-    check_bounds(a, key)
-    return index_(a, [constant(k, a) for k in key], packed=True)
-
-
-@register_numpy_function(np.take_along_axis)
-def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    places = as_array(indices)
-    if not is_integer(places.dtype):
-        raise ArgumentError(
-            f"np.take_along_axis: indices of dtype {places.dtype}, must be integers",
-            do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
-        )
-    if axis is None and len(places.shape) == 1:
-        return np.take(np.ravel(arr), places)
-    if axis is None or len(places.shape) != len(arr.shape):
-        raise ShapeError(
-            "`indices` and `arr` must have the same number of dimensions",
-            f"np.take_along_axis: {tuple(places.shape)} for {tuple(arr.shape)}",
-            do="give indices with the axes of the array",
-        )
-    rank = len(arr.shape)
-    axis = normalize_axis_index(axis, rank)
-    key = [
-        np.reshape(numbers(0, n, arr), (-1, *(1,) * (rank - i - 1)))
-        for i, n in enumerate(arr.shape)
-    ]
-    return _getitem(arr, (*key[:axis], places, *key[axis + 1 :]))
-
-
-@register_numpy_function(np.compress)
-def _(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Any:
-    return np.take(a, np.flatnonzero(as_array(condition)), axis)
