@@ -134,6 +134,26 @@ def test_elements_that_are_written_over_operands_are_computed_once(monkeypatch) 
     assert (fast(given) == (given @ weights).ravel() * 2.0 + 1.0).all()
 
 
+@pytest.mark.parametrize(
+    "dtype", ["?", "i1", "u2", "f2", "f4", "i8", "f8", "c8", "c16"]
+)
+def test_elements_that_masks_select_have_eagers_bits(dtype) -> None:
+    random = np.random.default_rng(0)
+    x, y = (random.integers(0, 255, (30, 16 * 7), "u1") for _ in range(2))
+    x, y = (v.view(dtype) if dtype != "?" else v > 99 for v in (x, y))
+    masks = random.random(x.shape) < 0.5, np.arange(x.size).reshape(x.shape) < 50
+    for mask in (*masks, masks[0][:, :1], masks[0][0], masks[0].astype(np.int16)):
+
+        def f(mask, x, y):
+            chosen = np.where(mask, x, y)
+            return chosen, np.where(mask, chosen, 0), np.where(mask, y[0, 0], chosen)
+
+        code, _ = built(f, mask, x, y)
+        assert "blocks" in str(code.explain()[0])
+        with np.errstate(all="ignore"):
+            assert bits(code(mask, x, y)) == bits([*f(mask, x, y)])
+
+
 # ---- layouts ----
 
 

