@@ -189,6 +189,8 @@ def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     extra = g.ndim - len(shape)
     pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
     axes = (*range(extra), *[i for i, (own, n) in pairs if not same_size(own, n)])
+    if type(g) is np.ndarray and axes:  # the short way
+        return np.asarray(np.add.reduce(g, axes)).reshape(shape)
     return np.reshape(np.sum(g, axis=axes), shape) if axes else g
 
 
@@ -202,7 +204,8 @@ register_linear(_broadcast_to, lambda g, old, shape: _sum_to(g, old))
 
 @register_numpy_function(np.broadcast_to)
 def _(array: Any, shape: Any, subok: bool = False) -> Any:
-    only("np.broadcast_to", subok=(subok, False))
+    if subok is not False:
+        only("np.broadcast_to", subok=(subok, False))
     return _broadcast_to.run(array, list_of_ints(shape))
 
 
