@@ -161,6 +161,17 @@ class Entry:
         self.number: int = 0
         self.refused: BaseException | None = None
 
+    def refuse(self, error: BaseException) -> None:
+        """Note why the function runs as it is.
+
+        The frames of the error are let go: they hold the values of all callers.
+        """
+        self.refused, self.module = error, None
+        found: BaseException | None = error
+        while found is not None:
+            found.__traceback__ = None
+            found = found.__cause__ or found.__context__
+
     @property
     def size(self) -> str:
         """How many operators its graph calls; empty without a graph."""
@@ -251,7 +262,7 @@ def eager_entry(
 ) -> Entry:
     """Make an entry that runs the function itself, whatever the shapes."""
     entry = Entry(given, fn, surroundings)
-    entry.refused = error
+    entry.refuse(error)
     free = {i: range(len(shape)) for i, shape in enumerate(given.shapes)}
     lines = _guards(given, parameters, slow, Surroundings([]), free)
     entry.call, entry.tried = lines.made_eager(fn)

@@ -186,8 +186,7 @@ class LevelEntry(Entry):
         try:
             self._capture(given, entries)
         except Exception as error:  # noqa: BLE001  # any of the function
-            self.refused = error
-            self.module = None
+            self.refuse(error)
         self.guarded = self._flat_guards(given)
 
     def _capture(self, given: CallArguments, entries: Sequence[Entry]) -> None:

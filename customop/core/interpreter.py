@@ -26,7 +26,7 @@ from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.pytree import flatten
 from customop.config import config
-from customop.core.boxes import fill, frozen, origins, overlap, share
+from customop.core.boxes import fill, frozen, is_scalar, origins, overlap, share
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -195,7 +195,11 @@ class Interpreter(ABC):
         """As `lower`, for a result that goes to the user, who may write it."""
         if isinstance(value, Tracer):
             below = value.below if value.interpreter is self else value
-            return frozen(below) if isinstance(below, Tracer) else below
+            if isinstance(below, Tracer):
+                return frozen(below)
+            is_view = type(value.box_place) is tuple and not below.shape
+            # NumPy's methods of scalars give scalars, and operators arrays.
+            return below[()] if is_view and is_scalar(value) else below
         return value
 
     # ---- writing in place ----

@@ -332,7 +332,9 @@ def _(
         return in_order(x, order)
     dtype = np.dtype(dtype) if isinstance(dtype, type) else dtype
     known = isinstance(dtype, np.dtype)
-    return in_order(_astype.run(x, dtype) if known else _astype(x, dtype), order)
+    found = in_order(_astype.run(x, dtype) if known else _astype(x, dtype), order)
+    is_scalar = type(found) is np.ndarray and getattr(x, "box_is_scalar", False)
+    return found[()] if is_scalar else found
 
 
 def _from_parts(real: Any, imag: Any) -> Any:

@@ -37,7 +37,13 @@ from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.carrier import Carrier, carries
 from customop.transforms.jvp_plans import jvp_plan
 from customop.transforms.reading import inputs_of
-from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
+from customop.transforms.values import (
+    as_input,
+    as_scalar,
+    as_tangent,
+    check_outputs,
+    split_aux,
+)
 
 __all__ = ["JvpTracer", "jvp"]
 
@@ -420,6 +426,6 @@ def _tangent_of(interpreter: JvpInterpreter, leaf: Any) -> Any:
     if isinstance(leaf, JvpTracer) and leaf.interpreter is interpreter:
         leaf.below  # noqa: B018  # a view that is stale is taken again
         if leaf.tangent is not None:
-            return frozen(leaf.tangent)
+            return as_scalar(frozen(leaf.tangent))
         leaf = leaf.below
     return call_numpy(np.zeros_like, leaf if is_array(leaf) else np.asarray(leaf))

@@ -21,6 +21,7 @@ __all__ = [
     "Fresh",
     "as_cotangent",
     "as_input",
+    "as_scalar",
     "as_tangent",
     "check_outputs",
     "chosen",
@@ -179,6 +180,11 @@ def or_zeros(grad: Any, value: Any) -> Any:
     return call_numpy(np.zeros_like, value) if grad is None else grad
 
 
+def as_scalar(value: Any) -> Any:
+    """An array of NumPy without axes as the scalar that most formulas give."""
+    return value[()] if type(value) is np.ndarray and not value.shape else value
+
+
 class Fresh:
     """Makes gradients that share no memory, so that the caller can write to them.
 
@@ -199,8 +205,8 @@ class Fresh:
             return self._of_tracer(grad)
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
             self._seen.add(id(grad))
-            return grad
-        return grad.copy() if has_memory(grad) else grad
+            return grad if grad.shape else as_scalar(grad)
+        return as_scalar(grad.copy()) if has_memory(grad) else grad
 
     def _of_tracer(self, grad: Any) -> Any:
         """The same of a value in an outer transform, whose results are arrays later."""

@@ -142,6 +142,53 @@ def test_tensors_of_variables() -> None:
     check(step, layer)
 
 
+@pytest.mark.parametrize("x", [np.float64(1.5), np.array(1.5)], ids=["scalar", "array"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.astype("f4") * 2,
+        lambda x: np.exp(x.reshape(())),
+        lambda x: x[...] * 1.5,
+        lambda x: x.T.copy(),
+        lambda x: np.where(x > 0, x, 2.0),
+        lambda x: np.atleast_1d(x * 3)[0],
+    ],
+    ids=str.split("astype reshape ellipsis copy where item"),
+)
+def test_derivatives_without_axes_are_scalars(fn: Any, x: Any) -> None:
+    def use(f: Any) -> Any:
+        value, pull = co.vjp(f, x)
+        slopes = [co.grad(f)(x), pull(value)[0], co.jvp(f, (x,), (x,))[1]]
+        assert {isinstance(slope, np.generic) for slope in slopes} == {True}
+        aux = co.value_and_grad(lambda x: (np.sum(x), f(x).astype("i4")), has_aux=True)
+        return [value, *slopes, aux(x)]
+
+    compiled = co.compile(fn)
+    for _ in range(3):
+        assert all_bits(use(compiled)) == all_bits(use(fn))
+
+
+def test_gradients_of_complex_products_have_the_same_last_bit() -> None:
+    rng, one = np.random.default_rng(0), np.array(1.0 + 0j)
+    product: Any = np.prod
+    f = co.compile(product)
+    for _ in range(20):
+        x = rng.normal(size=(1, 3)) + 1j * rng.normal(size=(1, 3))
+        both = [co.vjp(g, x)[1](one)[0] for g in (f, product)]
+        assert both[0].tobytes() == both[1].tobytes()
+        others = [x[0, 1] * x[0, 2], x[0, 0] * x[0, 2], x[0, 0] * x[0, 1]]
+        assert np.allclose(both[1], [others], rtol=1e-14)
+
+
+def test_gradients_of_complex_maxima_keep_the_signs_of_zeros() -> None:
+    x, t = np.array([1.0 + 1j, -1.0 + 0j]), np.array([1.0 + 0j, -0.7 + 0j])
+    f: Any = lambda x: np.maximum(x, np.array([3.0 + 0j, -1.0 + 0j]))  # short
+    for g in (f, co.compile(f)):
+        slope = co.jvp(g, (x,), (t,))[1]
+        # The tangent times 0, and half of it where both are equal.
+        assert all_bits(slope) == all_bits(np.array([t[0] * 0, t[1] * True / 2]))
+
+
 # ---- other transforms ----
 
 

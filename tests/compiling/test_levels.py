@@ -356,6 +356,27 @@ def test_operators_without_a_rule_run_row_by_row_with_their_warning() -> None:
     assert "levels::flipped has no vmap rule" in str(reported(f, "vmap").refused)
 
 
+def test_reasons_keep_no_values_alive() -> None:
+    """A vmap asks whether what a function has written is still there."""
+
+    def fn(x: Any, w: Any) -> Any:
+        y = x / 2.0
+        y[::-1] += 2.5
+        return y, w
+
+    f = co.compile(fn)
+
+    def use(f: Any) -> Any:
+        return co.jvp(lambda x: co.vmap(lambda _: f(x, W))(np.zeros(3)), (X,), (X,))
+
+    expected = [np.stack([v] * 3) for v in (X / 2.0 + 2.5, W, X / 2.0, 0 * W)]
+    for _ in range(2):
+        for g in (fn, f):
+            pairs = zip(co.tree.leaves(use(g)), expected, strict=True)
+            assert all(np.array_equal(a, b) for a, b in pairs)
+    assert f.explain().transforms[0].refused
+
+
 def test_values_of_the_same_transform_in_a_closure() -> None:
     def run(x: Any) -> Any:
         f = co.compile(lambda y: np.sum(y * x))
