@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -10,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from customop.errors import MissingRuleError
+from customop.errors import CustomOpError, MissingRuleError
 from customop.later import later
 
 reasons: ModuleType = later(import_module, "customop.arrays.numpy_reasons")
 
-__all__ = ["missing", "numpy_name"]
+__all__ = ["missing", "name_call", "numpy_name"]
 
 
 def numpy_name(function: Any) -> str:
@@ -48,6 +49,21 @@ def _ufunc_name(ufunc: np.ufunc) -> str:
         return f"the ufunc {name}"
     module = "np.strings" if "numpy.strings" in known else min(known, key=len)
     return f"{module}.{name}"
+
+
+_IN = "in the call of "
+
+
+def name_call(error: CustomOpError, function: Any) -> None:
+    """Say which function the user has called, if the error names one inside of it.
+
+    The functions around it come later, so the last one to be named is the user's.
+    """
+    where = [line for line in error.where if not line.startswith(_IN)]
+    name = getattr(function, "__name__", "")
+    if name not in re.findall(r"\w+", error.what):
+        where.insert(0, f"{_IN}{numpy_name(function)}")
+    error.where = tuple(where)
 
 
 def missing(function: Any) -> MissingRuleError:

@@ -40,10 +40,10 @@ from customop.arrays.numpy_methods import (
     reflected_of,
     unary,
 )
-from customop.arrays.numpy_names import missing
+from customop.arrays.numpy_names import missing, name_call
 from customop.arrays.on_demand import ALONE, CALLS
 from customop.arrays.writing import WritingMethods
-from customop.errors import ArgumentError
+from customop.errors import ArgumentError, CustomOpError
 from customop.shapes.symbols import Symbolic, with_arrays
 
 __all__: list[str] = []
@@ -356,16 +356,20 @@ class ArrayMethods(WritingMethods):
     def __array_function__(
         self, function: Any, classes: Any, args: Any, kwargs: Any
     ) -> Any:
-        if len(classes) == len(args) == 1 and args[0] is self and not kwargs:
-            if function not in _MAKERS:  # the usual calls, the short way
-                return ALONE[function](self)
-        elif len(classes) > 1 and any_foreign(classes, "__array_function__"):
-            return NotImplemented
-        if function in _MAKERS:
-            return self._make(function, args, kwargs)
-        if "out" in kwargs or len(args) > place_of_out[function] >= 0:
-            return run(function, args, kwargs, self)
-        return CALLS[function](*args, **kwargs)
+        try:
+            if len(classes) == len(args) == 1 and args[0] is self and not kwargs:
+                if function not in _MAKERS:  # the usual calls, the short way
+                    return ALONE[function](self)
+            elif len(classes) > 1 and any_foreign(classes, "__array_function__"):
+                return NotImplemented
+            if function in _MAKERS:
+                return self._make(function, args, kwargs)
+            if "out" in kwargs or len(args) > place_of_out[function] >= 0:
+                return run(function, args, kwargs, self)
+            return CALLS[function](*args, **kwargs)
+        except CustomOpError as error:
+            name_call(error, function)
+            raise
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A result that is an array of its own: a buffer, or one without axes."""

@@ -88,7 +88,7 @@ class Compiled(Generic[P, R]):
     ) -> None:
         update_wrapper(self, fn)
         self._fn: Callable[P, R] = fn
-        self.backend: str | Backend = backend
+        self._backend: str | Backend = backend
         self._build: Backend = find_backend(backend)
         self._sizes: Mapping[str, Any] | None = sizes
         self._fallback: bool = fallback
@@ -139,6 +139,11 @@ class Compiled(Generic[P, R]):
         return Compiled, (self._fn, *options)
 
     # ---- what it has compiled ----
+
+    @property
+    def backend(self) -> str | Backend:
+        """The back end, or its name."""
+        return self._backend
 
     @property
     def graphs(self) -> list[GraphModule]:

@@ -15,6 +15,7 @@ from customop.core.grad_rules import GradRule, as_rule
 from customop.core.rule_kind import (
     COMPOSITE,
     MergedKind,
+    OwnKind,
     RuleKind,
     check_device_types,
 )
@@ -300,4 +301,4 @@ ARRAY_CLASS = ArrayClassKind(
     "array_class", "(op, args, kwargs)", "what the operator returns"
 )
 # Inputs to check the operator with.
-SAMPLE_INPUTS = RuleKind("sample_inputs", "()", "samples, or a strategy of them")
+SAMPLE_INPUTS = OwnKind("sample_inputs", "()", "samples, or a strategy of them")

@@ -40,6 +40,7 @@ from customop.core.rule_kind import (
     check_kind,
 )
 from customop.errors import (
+    RegistrationError,
     SchemaError,
     UnknownNameError,
     did_you_mean,
@@ -127,6 +128,16 @@ class Operator(OperatorRules, Generic[P, R]):
         if "__call__" in vars(type(self)):  # that of the old function
             type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
         self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED:
+            do = f"call it: op.{name}(...)"
+            if not callable(getattr(Operator, name, None)):
+                do = "define another operator"
+            raise self.error(
+                RegistrationError, f"the attribute '{name}' cannot be assigned", do=do
+            )
+        object.__setattr__(self, name, value)  # super() takes three times as long
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -337,3 +348,13 @@ class Operator(OperatorRules, Generic[P, R]):
         super().forget_proofs()
         if self._source:
             set_fast_kernel(self, None)
+
+
+# What nobody assigns: what a definition says, and methods.
+_FIXED = frozenset(
+    ("definition", "name", "namespace", "overload", "qualname", "schema", "tags")
+) | frozenset(
+    name
+    for name in dir(Operator)
+    if not name.startswith("_") and isinstance(getattr(Operator, name), FunctionType)
+)

@@ -104,6 +104,12 @@ class RuleKind:
         derive: Callable[[RuleTable], Any] | None = None,
     ) -> None:
         _check_kind(name, takes, derive)
+        if name in _OWN and type(self) is RuleKind:
+            raise RegistrationError(
+                f"'{name}' is the name of a rule kind of customop",
+                do=f"register such a rule by op.{_OWN[name]}, or choose another name",
+                kind=name,
+            )
         self.name: str = name
         self.takes: str = takes
         self.returns: str = returns
@@ -438,6 +444,23 @@ def check_device_types(
                 op=qualname,
             )
     return tuple(kinds)
+
+
+class OwnKind(RuleKind):
+    """A kind of this package without a behavior of its own."""
+
+    __slots__ = ()
+
+
+# Names of kinds of this package -> what registers a rule or kernel of the kind.
+_OWN = {
+    **{
+        name: f"register_{name}(fn)"
+        for name in ("autocast", "autograd", "fake", "jvp", "sample_inputs", "vmap")
+    },
+    **{name: f'register_kernel("{name}", fn)' for name in ("cpu", "cuda")},
+    "array_class": "register_array_dispatch(cls, fn)",
+}
 
 
 def _check_kind(name: object, takes: object, derive: object) -> None:

@@ -141,12 +141,18 @@ class RuleTable:
         """Take this definition, with an empty table."""
         schema = definition.schema
         changing.count += 1
-        self.definition = definition
-        self.schema = schema
-        self.tags = definition.tags
-        self.qualname = definition.qualname
-        self.namespace, _, rest = definition.qualname.partition("::")
-        self.name, _, self.overload = rest.partition(".")
+        namespace, _, rest = definition.qualname.partition("::")
+        name, _, overload = rest.partition(".")
+        # Not as attributes: users may not assign these.
+        vars(self).update(
+            definition=definition,
+            schema=schema,
+            tags=definition.tags,
+            qualname=definition.qualname,
+            namespace=namespace,
+            name=name,
+            overload=overload,
+        )
         self.closed = False
         self.stacks = {}
         self.rows = {}

@@ -8,6 +8,7 @@ from copy import deepcopy
 from keyword import iskeyword
 from typing import Any, NoReturn, Self
 
+from customop.arrays.nested import flat
 from customop.errors import GraphError, counted, shown
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.node import (
@@ -411,7 +412,12 @@ def _reason(
 
 def _reason_of_sizes(node: Node, known: set[str]) -> str:
     """The reason why sizes of a node are wrong, or nothing; notes those that it gives."""
-    missing = sizes_in((*node.args, *node.kwargs.values())) - known
+    given = (*node.args, *node.kwargs.values())
+    missing = sizes_in(given) - known
+    if missing:  # a size of another capture, which was open around it, is a value
+        context = node.graph.sizes
+        own = [v for v in flat([*given]) if getattr(v, "context", context) is context]
+        missing = sizes_in(own) - known
     known |= gives_sizes(node.val)
     if missing:
         return f"uses the size '{min(missing)}', which no node before it has"

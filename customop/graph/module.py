@@ -77,9 +77,9 @@ class GraphModule:
         name: str = "graph",
         place: str = "",
     ) -> None:
-        self.graph: Graph = graph
-        self.in_spec: Structure | None = in_spec
-        self.out_spec: Structure | None = out_spec
+        self._graph: Graph = graph
+        self._in_spec: Structure | None = in_spec
+        self._out_spec: Structure | None = out_spec
         self.__name__: str = name
         self.place: str = place
         self._replay: Replay | GivenCode | None = None
@@ -95,6 +95,31 @@ class GraphModule:
         return f"<GraphModule {self.__name__} of {counted(self.graph.count, 'node')}>"
 
     # ---- what it holds ----
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; one that is assigned takes its place in later calls."""
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):
+            raise ArgumentError(
+                f"{self.__name__}.graph is {show(graph)}, must be a Graph",
+                do="assign the graph of another module: module.graph = other.graph",
+            )
+        self.recompile()
+        self._graph = graph
+
+    @property
+    def in_spec(self) -> Structure | None:
+        """How the arguments are nested."""
+        return self._in_spec
+
+    @property
+    def out_spec(self) -> Structure | None:
+        """How the result is nested."""
+        return self._out_spec
 
     @property
     def inputs(self) -> list[Node]:

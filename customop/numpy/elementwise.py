@@ -148,7 +148,7 @@ def _is_winner(g: Any, x: Any, other: Any, y: Any) -> Any:
     mine, ties = g * np.equal(x, y), np.equal(x, other)
     if type(ties) is np.ndarray and not np.count_nonzero(ties):
         return mine
-    if mine.dtype.kind == "c" and mine.shape:  # division by 1 changes signs of zeros
+    if is_complex(mine) and mine.shape:  # division by 1 changes signs of zeros
         return np.where(ties, mine / 2, mine)
     # One is of the smallest type, so that the result has the dtype of `g`.
     return mine / (ties + _ONE)

@@ -20,7 +20,7 @@ from customop.core.contract.results import finish_fake
 from customop.core.dispatch import kernel_for
 from customop.core.fake_context import FakeCall, has_sizes, own_context
 from customop.core.interpreter import Mode
-from customop.core.rule_kind import RuleKind
+from customop.core.rule_kind import OwnKind, RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, check_function
 from customop.later import later
@@ -52,7 +52,7 @@ class FakeMode(Mode):
     FakeArray(f64[2, 3], device='cpu')
     """
 
-    kind: ClassVar[RuleKind] = RuleKind("fake")
+    kind: ClassVar[RuleKind] = OwnKind("fake")
 
     def __init__(self) -> None:
         super().__init__()

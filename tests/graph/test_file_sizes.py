@@ -149,3 +149,22 @@ def test_broken_sizes_are_graph_errors_or_graphs(seed: int) -> None:
             continue
         graph.graph.lint()
         graph.save(io.BytesIO())
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_size_of_a_capture_around_the_graph_cannot_be_saved(mode: Any) -> None:
+    """It has no value when the capture has ended. The graph runs while it is open."""
+    graphs = []
+
+    def around(x: Any) -> Any:
+        inner = co.make_fx(lambda y: y * x.shape[0], mode)(np.ones(3))
+        graphs.append(inner)
+        return inner(x)
+
+    outer = co.make_fx(around, "symbolic")(np.ones(3))
+    np.testing.assert_array_equal(outer(np.ones(3)), np.full(3, 3.0))
+    with pytest.raises(co.GraphFileError) as error:
+        graphs[0].save(io.BytesIO())
+    assert "'multiply' cannot be saved: it has the size s0 of another capture" in str(
+        error.value
+    )

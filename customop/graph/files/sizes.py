@@ -23,6 +23,7 @@ from customop.graph.files.fields import (
     entry_of,
     one_line,
 )
+from customop.graph.files.refused import NotWritable
 from customop.shapes.conditions import Calculation
 from customop.shapes.expressions import Expr
 from customop.shapes.guards import Guard, Size
@@ -48,7 +49,11 @@ class SizeWriter:
 
     def __call__(self, size: SymInt | SymFloat | SymBool) -> int:
         """The number of a size in the table."""
-        context = self.context(size.context)
+        context = self._context_numbers.get(id(size.context))
+        if context is None:
+            raise NotWritable(
+                f"it has the size {size} of another capture, which was open around it"
+            )
         number = self._size_numbers.setdefault(
             (context, str(size)), len(self._size_numbers)
         )

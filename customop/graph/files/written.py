@@ -24,6 +24,7 @@ from customop.graph.files.classes import (
 )
 from customop.graph.files.dtypes import written_dtype
 from customop.graph.files.numbers import written_number
+from customop.graph.files.refused import NotWritable
 from customop.graph.files.sizes import SizeWriter
 from customop.graph.guards import AnyGenerator
 from customop.graph.node import Node
@@ -48,10 +49,6 @@ FACTORIES: dict[str, Any] = {
     "tuple": tuple,
 }
 _NAMES: dict[Any, str] = {cls: name for name, cls in FACTORIES.items()}
-
-
-class NotWritable(Exception):
-    """Files have no form for a value; the text says why."""
 
 
 class LeafMark:

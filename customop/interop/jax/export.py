@@ -127,7 +127,11 @@ class JaxFunction:
         fn: OperatorCall | NumpyCall
         if isinstance(self.op, Operator):
             marked: Any = map_outline((args, kwargs), mark)
-            values = self.op.bind(*marked[0], **marked[1])
+            try:
+                values = self.op.bind(*marked[0], **marked[1])
+            except ArgumentError as error:
+                _say_jax(error)
+                raise
             fn = OperatorCall(
                 self.op, CallPlaces([map_outline(v, slot) for v in values])
             )
@@ -137,6 +141,16 @@ class JaxFunction:
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
         example = _example(fn, types, changing.count)
         return fn.rebuilt(example, call(Derived(fn, ()), arrays))
+
+
+def _say_jax(error: ArgumentError) -> None:
+    """Name an array of JAX as such, where the error names the fake one in its place."""
+    if "FakeArray" in error.what:
+        error.what = error.what.replace("FakeArray", "an array of JAX")
+        error.do = (
+            f"pass a number of Python, with jax.jit(f, static_argnames='{error.parameter}')"
+            f" where JAX traces it; or declare {error.parameter}: Array"
+        )
 
 
 @lru_cache(maxsize=4096)
