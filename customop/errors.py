@@ -237,6 +237,14 @@ def _is_bare(fn: Any) -> bool:
 _PACKAGE = __name__.partition(".")[0]
 
 
+def user_frame() -> FrameType:
+    """The innermost running frame outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals):
+        frame = frame.f_back
+    return frame
+
+
 def caller_place() -> str:
     """File and line of the innermost running frame outside of this package and NumPy."""
     frame = sys._getframe(1)

@@ -7,7 +7,7 @@ import re
 import sys
 from types import CodeType, FrameType
 
-from customop.errors import DataDependentError, is_ours
+from customop.errors import DataDependentError, is_ours, user_frame
 
 __all__ = [
     "SETITEM",
@@ -28,17 +28,9 @@ _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
 
 
-def _asking() -> FrameType:
-    """The innermost frame outside of this package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_globals):
-        frame = frame.f_back
-    return frame
-
-
 def _position() -> tuple[CodeType, int]:
     """Code and instruction of the innermost frame outside of this package."""
-    frame = _asking()
+    frame = user_frame()
     return frame.f_code, frame.f_lasti
 
 
@@ -48,7 +40,7 @@ def installed_caller() -> str | None:
     In NumPy it is the one that the user calls, by the name that users know: 'np.full',
     which itself calls others.
     """
-    frame = _asking()
+    frame = user_frame()
     if not _is_installed(frame):
         return None
     function = frame.f_code.co_qualname.partition(".<locals>")[0]

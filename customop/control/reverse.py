@@ -25,7 +25,7 @@ from customop.graph.module import GraphModule
 from customop.graph.passes.halves import Halves
 from customop.shapes.sizes import is_symbolic
 
-__all__ = ["ControlRule", "ListsInOne", "cut", "track", "tracked"]
+__all__ = ["ControlRule", "ListsInOne", "cut", "track", "tracked", "zeros_of"]
 
 Arrays = Sequence[Any]
 
@@ -125,7 +125,7 @@ class CondRule(ControlRule):
         def forward(side: Any, before: Arrays, after: Arrays) -> Any:
             def run(*arrays: Any) -> list[Any]:
                 found = side.forward(*arrays, *generators)
-                saved = [*map(_zeros, before), *found[count:], *map(_zeros, after)]
+                saved = [*map(zeros_of, before), *found[count:], *map(zeros_of, after)]
                 return [*found[:count], *saved]
 
             return named_as(run, side.forward)
@@ -171,7 +171,8 @@ def _halves_of_both(
     return [halves_of(m, moving, outputs, recomputes=True) for m in modules]
 
 
-def _zeros(like: Any) -> Any:
+def zeros_of(like: Any) -> Any:
+    """Zeros of the shape and dtype of another array."""
     return call_numpy(np.zeros, like.shape, like.dtype)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from customop.arrays.numpy_functions import call_numpy
 from customop.control.derivatives import halves_of, where, zeros_like
 from customop.control.derived import gradients, named_as
 from customop.control.functions import cond, scan, while_scan
@@ -19,7 +16,14 @@ from customop.control.operators import (
     while_op,
     while_scan_op,
 )
-from customop.control.reverse import ControlRule, ListsInOne, cut, track, tracked
+from customop.control.reverse import (
+    ControlRule,
+    ListsInOne,
+    cut,
+    track,
+    tracked,
+    zeros_of,
+)
 from customop.control.split import moving_outputs
 from customop.core.grad_rules import GradCall
 from customop.core.kinds import AUTOGRAD
@@ -217,7 +221,7 @@ class WhileRule(ControlRule):
             def of_step(rows: Arrays) -> list[Any]:
                 known = iter(rows)
                 pairs = zip(of_ys, zeros, strict=True)
-                return [_zeros(z) if g is None else next(known) for g, z in pairs]
+                return [zeros_of(z) if g is None else next(known) for g, z in pairs]
 
             def back(sums: Any, row: Any) -> Any:
                 was_run, kept, of_y = row
@@ -235,7 +239,7 @@ class WhileRule(ControlRule):
 
             named_as(back, halves.backward)
             pairs = zip(grads, likes[:count], strict=False)
-            of_last = [_zeros(like) if g is None else g for g, like in pairs]
+            of_last = [zeros_of(like) if g is None else g for g, like in pairs]
             starts = steps.starts(of_last, summed)
             rows = (ran, list(saved), given)
             return steps.found(*scan(back, starts, rows, reverse=True)[0])
@@ -244,10 +248,6 @@ class WhileRule(ControlRule):
         if call.op is while_scan_op:
             results.append(ran)
         return track(call, results, parts.values, pull, materialize=False)
-
-
-def _zeros(like: Any) -> Any:
-    return call_numpy(np.zeros, like.shape, like.dtype)
 
 
 def _halves_of_step(

@@ -19,7 +19,7 @@ from customop.graph.node import (
     nodes_in,
 )
 
-__all__ = ["walk_graph", "walk_graph_back"]
+__all__ = ["walk_graph", "walk_graph_back", "where_traced"]
 
 Call = Callable[[Node, Sequence[Any]], Any]
 Undo = Callable[[Node, Any, Sequence[Any]], Any]
@@ -139,7 +139,7 @@ class _Backward:
             raise GraphError(
                 f"'{node.name}' is used more than once: its value does not follow from"
                 f" that of '{user.name}'",
-                *_where(node),
+                *where_traced(node),
                 do="undo such a function by other means",
             )
         self._known[node] = value
@@ -149,7 +149,7 @@ class _Backward:
         if node not in self._known:
             raise GraphError(
                 f"'{node.name}' does not lead to the result",
-                *_where(node),
+                *where_traced(node),
                 do="leave it out: eliminate_dead_code(graph)",
             )
         return self._known[node]
@@ -169,7 +169,7 @@ class _Backward:
             raise GraphError(
                 f"undo of '{node.name}' returned {counted(len(parts), 'value')}, it has"
                 f" {counted(len(asked), 'input')} to find",
-                *_where(node),
+                *where_traced(node),
                 do="return one value for each None",
             )
         for source, value in zip(asked, parts, strict=True):
@@ -260,6 +260,7 @@ def _leaves_of(module: GraphModule, result: Any) -> Sequence[Any]:
     return found
 
 
-def _where(node: Node) -> list[str]:
+def where_traced(node: Node) -> list[str]:
+    """The place where a node was traced, for messages; empty if it is not known."""
     place = node.meta.get("place")
     return [f"traced at {place}"] if place else []

@@ -13,8 +13,8 @@ from customop.core.registration import Registration, chained
 from customop.core.registry import add_registration, check_registration
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import KernelFn, ShortKernelFn
-from customop.errors import check_flag, items_of
-from customop.library.define import caller, declare, parsed
+from customop.errors import check_flag, items_of, user_frame
+from customop.library.define import declare, parsed
 from customop.library.keys import kind_of_key
 from customop.library.library import KeysetOptions, Library, check_library
 from customop.library.ops import OperatorPacket
@@ -94,7 +94,7 @@ def define(
     check_name("define", qualname)
     name, found = parsed(qualname, schema)
     if lib is None:
-        return declare(name, found, tags, caller())
+        return declare(name, found, tags, user_frame())
     return lib.declare(name, found, tags)
 
 

@@ -24,7 +24,6 @@ from customop.core.rule_kind import check_device_types, check_factory
 from customop.errors import (
     RegistrationError,
     SchemaError,
-    is_ours,
     items_of,
     place,
     shown,
@@ -40,7 +39,6 @@ from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
 
 __all__ = [
-    "caller",
     "conservative",
     "custom_op",
     "declare",
@@ -322,14 +320,6 @@ def conservative(schema: Schema) -> Schema:
             for r in schema.returns
         ),
     )
-
-
-def caller() -> FrameType:
-    """Return the innermost running frame outside the package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_globals):
-        frame = frame.f_back
-    return frame
 
 
 def place_of(frame: FrameType) -> str:

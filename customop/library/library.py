@@ -25,6 +25,7 @@ from customop.errors import (
     check_flag,
     place,
     shown,
+    user_frame,
 )
 from customop.library.checks import (
     check_alias_analysis,
@@ -33,7 +34,6 @@ from customop.library.checks import (
     qualified_in,
 )
 from customop.library.define import (
-    caller,
     conservative,
     declare,
     place_of,
@@ -115,7 +115,7 @@ class Library:
         if not isinstance(dispatch_key, str) or dispatch_key:
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
         in_namespace(ns)  # what the library adds comes on top
-        self._scope = Scope(ns, kind, caller())
+        self._scope = Scope(ns, kind, user_frame())
         with changing:
             if kind == "DEF":
                 claim(self._scope)
@@ -226,7 +226,7 @@ class Library:
             If the name is already defined.
         """
         scope = self._check_open()
-        frame = caller()
+        frame = user_frame()
         with changing:
             check_undefined(qualname, place_of(frame))
             op = declare(qualname, schema, tags, frame)

@@ -18,6 +18,7 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, dtype_of, listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
+from customop.numpy.matrices import transposed
 from customop.numpy.rules import batch_first, fit, is_complex, padded_rows, sum_of
 from customop.numpy.sizes import broadcast, product
 
@@ -70,11 +71,6 @@ def _no_axes() -> ShapeError:
     )
 
 
-def _flipped(x: Any) -> Any:
-    """The transposed matrices, the short way for arrays of NumPy."""
-    return x.mT if type(x) is np.ndarray else np.swapaxes(x, -1, -2)
-
-
 def _first_grad(g: Any, x2: Any) -> Any:
     """Gradient of the first factor, not yet summed over broadcast axes."""
     if x2.ndim == 1:
@@ -83,7 +79,7 @@ def _first_grad(g: Any, x2: Any) -> Any:
         if x2.ndim == 2:
             return np.matmul(x2, g)
         return np.squeeze(np.matmul(x2, np.expand_dims(g, -1)), -1)
-    return np.matmul(g, _flipped(x2))
+    return np.matmul(g, transposed(x2))
 
 
 def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
@@ -93,9 +89,9 @@ def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
         return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
     if g.ndim < x1.ndim:  # the second factor is a vector
         if x1.ndim == 2:
-            return np.matmul(_flipped(x1), g)
-        return np.squeeze(np.matmul(_flipped(x1), np.expand_dims(g, -1)), -1)
-    return np.matmul(_flipped(x1), g)
+            return np.matmul(transposed(x1), g)
+        return np.squeeze(np.matmul(transposed(x1), np.expand_dims(g, -1)), -1)
+    return np.matmul(transposed(x1), g)
 
 
 matmul.register_autograd(partials({"x1": _first_grad, "x2": _second_grad}))

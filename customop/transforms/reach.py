@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["within_reach"]
+__all__ = ["codes_in", "within_reach"]
 
 # Functions that are looked through.
 _FUNCTIONS = 16
@@ -49,15 +49,15 @@ def _held(fn: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    for code in _codes(fn.__code__):
+    for code in codes_in(fn.__code__):
         for name in code.co_names:
             value = fn.__globals__.get(name)
             yield np.random if value is np and "random" in code.co_names else value
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_in(code: CodeType) -> Iterator[CodeType]:
     """A code object, and those of the functions inside it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from _codes(value)
+            yield from codes_in(value)

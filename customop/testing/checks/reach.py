@@ -19,6 +19,7 @@ import numpy as np
 
 from customop.core.grad_rules import GradRule
 from customop.core.operator import Operator
+from customop.transforms.reach import codes_in
 
 __all__ = ["Reach", "reach_of"]
 
@@ -160,7 +161,7 @@ def _of_function(fn: FunctionType) -> _Reads:
     for items in (fn.__dict__, fn.__kwdefaults__ or {}):
         yield from (partial(items.get, name) for name in items)
     if not _lasts(fn.__module__):
-        names = {n for code in _codes(fn.__code__) for n in code.co_names}
+        names = {n for code in codes_in(fn.__code__) for n in code.co_names}
         yield from _of_names(fn.__globals__, names)
 
 
@@ -184,13 +185,6 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # a name without a value yet
         return _EMPTY
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _codes(value)
 
 
 # Classes of values, and what they reach.

@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
-from customop.arrays.numpy_functions import call_numpy
 from customop.core.boxes import frozen
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
@@ -26,6 +23,7 @@ from customop.transforms.functions.call import Forward, FunctionTable, enter
 from customop.transforms.functions.checkpoint import checkpoint
 from customop.transforms.functions.one_rule import JvpCall, VjpCall
 from customop.transforms.functions.parts import moves, own
+from customop.transforms.values import or_zeros
 
 __all__ = ["again_op", "checkpoint_op", "jvp_op", "vjp_op"]
 
@@ -111,7 +109,7 @@ class VjpOfGraphs(_OfGraphs, VjpCall):
         outputs, wanted = rest
         assert self.bwd is not None
         pairs = zip(outputs, cotangents, strict=True)
-        given = [_or_zeros(g, y) for y, g in pairs if moves(y)]
+        given = [or_zeros(g, y) for y, g in pairs if moves(y)]
         with self._known():
             found = dict(zip(self.gradients, self.bwd(*saved, *given), strict=True))
         return [found.get(i) if w else None for i, w in enumerate(wanted)]
@@ -140,15 +138,11 @@ class JvpOfGraphs(_OfGraphs, JvpCall):
             raise self.missing("rule for tangents")
         count = len(self.function.graph.output_node.args[0])
         pairs = zip(primals, tangents, strict=True)
-        given = [_or_zeros(t, x) for x, t in pairs if moves(x)]
+        given = [or_zeros(t, x) for x, t in pairs if moves(x)]
         with self._known():
             found = self.rule(*primals, *given)
         moved = dict(zip(self.tangents, found[count:], strict=True))
         return own(found[:count], primals), [moved.get(i) for i in range(count)]
-
-
-def _or_zeros(value: Any, like: Any) -> Any:
-    return call_numpy(np.zeros_like, like) if value is None else value
 
 
 # ---- the operators ----

@@ -24,6 +24,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
 from customop.graph.passes.apply import GraphT, graph_of, with_graph
 from customop.graph.passes.partition import inline_graphs
+from customop.graph.walk import where_traced
 from customop.library.ops import ops
 from customop.schema.tags import Tag
 from customop.transforms.trace.emit import are_alike
@@ -118,7 +119,7 @@ class _Functional:
         elif node.subgraphs:
             raise GraphError(
                 f"functionalize: the graph in '{node.name}' writes its arguments",
-                *_where(node),
+                *where_traced(node),
                 do="write to copies in the function: x = x.copy()",
             )
         else:
@@ -317,11 +318,6 @@ def _facts(node: Node, val: Any) -> dict[str, Any]:
 
 def _one_or_all(vals: Sequence[Any]) -> Any:
     return vals[0] if len(vals) == 1 else tuple(vals)
-
-
-def _where(node: Node) -> list[str]:
-    place = node.meta.get("place")
-    return [f"traced at {place}"] if place else []
 
 
 class _CopyingPart:
