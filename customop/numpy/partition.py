@@ -17,7 +17,15 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only, refuse
+from customop.numpy.arguments import (
+    as_array,
+    as_ints,
+    dtype_of,
+    lined,
+    only,
+    refuse,
+    value_of,
+)
 from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import (
@@ -92,11 +100,14 @@ def _moves(x: Any, y: Any, axis: int) -> Any:
 
 
 def _unparted(g: Any, x: Any, y: Any, axis: int) -> Any:
-    if type(x) is type(g) is np.ndarray and x.size:
-        line = np.sort(x, axis)
-        there = stable_order(y, line, axis)
-        ordered = g[there] if x.ndim == 1 else np.take_along_axis(g, there, axis)
-        return placed(ordered, stable_order(x, line, axis), axis)
+    known, parted = value_of(x), value_of(y)
+    if type(known) is type(parted) is np.ndarray and known.size:
+        line = np.sort(known, axis)
+        there, own = (stable_order(v, line, axis) for v in (parted, known))
+        moves = placed(there, own, axis)
+        if type(g) is np.ndarray and g.ndim == 1:
+            return g[moves]
+        return np.take_along_axis(g, moves, axis)
     return np.take_along_axis(g, _moves(y, x, axis), axis)
 
 

@@ -26,6 +26,7 @@ from customop.numpy.arguments import (
     listed_axes,
     reduced_axes,
     refuse,
+    value_of,
 )
 from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
@@ -147,8 +148,12 @@ def placed(g: Any, order: Any, axis: int) -> Any:
 
 
 def _unsorted(g: Any, x: Any, y: Any, axis: int, descending: bool) -> Any:
-    if type(x) is type(g) is np.ndarray and not descending:
-        return placed(g, stable_order(x, y, axis), axis)
+    known, line = value_of(x), value_of(y)
+    if type(known) is type(line) is np.ndarray and not descending:
+        order = stable_order(known, line, axis)
+        if type(g) is np.ndarray:
+            return placed(g, order, axis)
+        return np.take_along_axis(g, order.argsort(axis), axis)
     order = argsort(x, axis, True, descending)
     return np.take_along_axis(g, argsort(order, axis), axis)
 
