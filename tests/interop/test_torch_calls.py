@@ -144,6 +144,19 @@ def test_a_write_to_what_requires_a_gradient_is_an_error() -> None:
     assert x.tolist() == [2.0] * 3
 
 
+def test_a_write_to_a_conjugated_view_is_an_error() -> None:
+    """Its memory holds other numbers; arguments that are read may be such views."""
+    double = case("doubled_")
+    x = torch.tensor([1.0 + 2.0j]).conj()
+    with pytest.raises(
+        co.ArgumentError, match=r"is a conjugated view.*\n.*x.resolve_conj"
+    ):
+        double(x, 2.0)
+    with pytest.raises(co.ArgumentError, match="is a negated view"):
+        double(x.imag, 2.0)
+    assert x.tolist() == [1.0 - 2.0j]
+
+
 @pytest.mark.filterwarnings("ignore:.*has no vmap rule")
 def test_a_write_to_several_elements_at_one_place_is_an_error() -> None:
     """As of torch's own operators."""

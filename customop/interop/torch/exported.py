@@ -205,6 +205,8 @@ class Exported:
         torch.library.register_fake(name, self._fake, lib=self._library)
         if self.op.schema.written:
             impl(name, self._refuse_gradient, "Autograd", with_keyset=True)
+            for key in ("Conjugate", "Negative"):  # torch's own handling says nothing
+                impl(name, torch.library.fallthrough_kernel, key)
             impl(name, rows_of(self, is_first=True), "FuncTorchDynamicLayerFrontMode")
         elif self._arrays:
             impl(name, self._differentiate, "Autograd", with_keyset=True)

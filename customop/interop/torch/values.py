@@ -90,9 +90,16 @@ def as_written_array(x: Any) -> Any:
 
 
 def check_written(x: Any) -> None:
-    """Raise for a tensor that has several elements at one place in memory."""
+    """Raise for a tensor that has no array of its own, which could be written."""
     if x.layout is not torch.strided:
         return  # it has no array at all
+    if x.is_conj() or x.is_neg():
+        what, do = ("conjugated", "conj") if x.is_conj() else ("negated", "neg")
+        raise ArgumentError(
+            f"a tensor of shape {tuple(x.shape)} that is written is a {what} view, whose"
+            " memory has other numbers",
+            do=f"y = x.resolve_{do}(), pass y, and copy it back: x.copy_(y)",
+        )
     if any(n > 1 and not step for n, step in zip(x.shape, x.stride(), strict=True)):
         raise ArgumentError(  # as torch's own operators
             f"a tensor of shape {tuple(x.shape)} that is written has several elements at"
