@@ -161,6 +161,13 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
             f"np.linalg.norm(ord={order!r}) is not a norm of a vector",
             do="use ord=None, a number, inf or -inf",
         )
+    if isinstance(order, complex | np.complexfloating):
+        raise ArgumentError(
+            f"np.linalg.norm(ord={order!r}): the order is complex",
+            do="use a real number, inf or -inf",
+        )
+    if isinstance(order, np.generic):
+        order = float(order)  # the norm has the dtype of the array
     if order == 0:
         given = np.not_equal(x, 0).astype(np.real(x).dtype)
         return np.sum(given, axis=axis, keepdims=keepdims)

@@ -103,8 +103,10 @@ def _kept(y: Any, a: Any, axes: Sequence[int], keepdims: bool) -> Any:
 
 
 def _number(value: Any, dtype: Any) -> Any:
-    """A number as the dtype keeps it, as a number of Python, which fits any kind of array."""
-    return np.full((), value, dtype).item()
+    """A number in a dtype; NumPy's errors, as of an element that is written."""
+    element = np.zeros((), dtype)
+    element[()] = value
+    return element.item()
 
 
 def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:

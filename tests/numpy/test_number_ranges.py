@@ -112,3 +112,38 @@ def test_a_size_is_written_without_a_guard() -> None:
     graph = co.make_fx(f, sizes={"x": ("n",)})(np.ones(2, np.uint8))
     for n in (2, 7):
         np.testing.assert_array_equal(graph(np.ones(n, "u1")), f(np.ones(n, "u1")))
+
+
+@pytest.mark.parametrize("initial", [1j, -1.5, np.nan, np.datetime64(1, "s"), 2**70])
+@pytest.mark.parametrize("dtype", ["f8", "u1", "?"])
+def test_initial_values_are_converted_as_by_numpy(initial: Any, dtype: str) -> None:
+    """An imaginary part, or what does not fit, is an error; it is never dropped."""
+    x = np.array([1, 0, 1], dtype)
+    for fn in (np.sum, np.max, np.multiply.reduce):
+        expected: Any = None
+        error: Exception | None = None
+        try:
+            expected = fn(x, initial=initial)
+        except (TypeError, ValueError, OverflowError) as found:
+            error = found
+
+        def program(x: Any, fn: Any = fn) -> Any:
+            return fn(x, initial=initial)
+
+        if error is None:
+            np.testing.assert_array_equal(co.make_fx(program)(x)(x), expected)
+            np.testing.assert_array_equal(co.vmap(program)(x[None]), expected[None])
+            continue
+        for way in (lambda: co.make_fx(program)(x), lambda: co.vmap(program)(x[None])):
+            with pytest.raises(type(error)):
+                way()
+
+
+def test_the_order_of_a_norm_leaves_the_dtype() -> None:
+    """A scalar of NumPy is no wider than a number of Python there."""
+    x = np.array([1.5, -2.0], np.float32)
+    expected = np.linalg.norm(x, np.float64(2.5))
+    found = co.vjp(lambda x: np.linalg.norm(x, np.float64(2.5)), x)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, strict=True)
+    with pytest.raises(co.ArgumentError, match="the order is complex"):
+        co.vjp(lambda x: np.linalg.norm(x, 1j), x)
