@@ -321,9 +321,12 @@ def frozen(value: Any) -> Any:
 
 
 def _pinned(box: Tracer) -> Pinned | None:
-    """The strides that a snapshot keeps, if the memory of the box is known."""
+    """The strides that a snapshot keeps, if the memory of the box is known.
+
+    A scalar has none.
+    """
     is_known = _root(box).box_place is not None
-    return Pinned(strides_of_box(box)) if is_known else None
+    return Pinned(strides_of_box(box)) if is_known and not is_scalar(box) else None
 
 
 def sealed(value: Any) -> Any:

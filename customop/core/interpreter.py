@@ -20,13 +20,24 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.pytree import flatten
 from customop.config import config
-from customop.core.boxes import fill, frozen, is_scalar, origins, overlap, share
+from customop.core.boxes import (
+    Pinned,
+    fill,
+    frozen,
+    is_scalar,
+    origins,
+    overlap,
+    pin,
+    share,
+)
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -195,8 +206,14 @@ class Interpreter(ABC):
         """As `lower`, for a result that goes to the user, who may write it."""
         if isinstance(value, Tracer):
             below = value.below if value.interpreter is self else value
+            is_array = type(value.box_place) is Pinned and not value.shape
             if isinstance(below, Tracer):
-                return frozen(below)
+                below = frozen(below)
+                if is_array:
+                    pin(below)
+                return below
+            if is_array and isinstance(below, np.generic):
+                return np.asarray(below)
             is_view = type(value.box_place) is tuple and not below.shape
             # NumPy's methods of scalars give scalars, and operators arrays.
             return below[()] if is_view and is_scalar(value) else below

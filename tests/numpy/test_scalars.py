@@ -131,3 +131,21 @@ def test_gradients_through_a_written_diagonal() -> None:
     expected[0] += 2.0 * np.diagonal(SQUARE)
     np.testing.assert_allclose(co.grad(program)(SQUARE), expected)
     np.testing.assert_allclose(co.vmap(co.grad(program))(SQUARE[None]), expected[None])
+
+
+def test_an_array_without_axes_that_is_written_stays_an_array() -> None:
+    """So a later write to it, outside of the transform, changes all its names."""
+
+    def program(x: Any) -> Any:
+        y = x.copy()
+        y *= 2.5
+        return y
+
+    def twice(x: Any) -> Any:
+        y = z = co.jvp(program, (x,), (x,))[0]
+        y += 1.0
+        return z
+
+    for found in (co.jvp(twice, (NUMBER,), (NUMBER,))[0], co.vjp(twice, NUMBER)[0]):
+        np.testing.assert_array_equal(found, np.array(4.75), strict=True)
+        assert type(found) is np.ndarray
