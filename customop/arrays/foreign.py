@@ -20,6 +20,7 @@ __all__ = [
     "any_foreign",
     "at_home",
     "check_own_rules",
+    "decides_ufuncs",
     "has_own_rules",
     "joined",
     "others_decide",
@@ -102,6 +103,11 @@ def has_own_rules(cls: type) -> bool:
     return issubclass(cls, np.ndarray) and cls.__mul__ is not np.ndarray.__mul__
 
 
+def decides_ufuncs(cls: type) -> bool:
+    """Whether a class of NumPy arrays has ufuncs of its own; registered classes have not."""
+    return issubclass(cls, np.ndarray) and _decides(cls, "__array_ufunc__")
+
+
 def check_own_rules(value: Any, what: str, error: type[CustomOpError]) -> None:
     """Raise if the class of a value, which messages call `what`, has its own arithmetic.
 
@@ -132,6 +138,7 @@ def refuse_own_rules(values: Iterable[Any]) -> None:
             _is_refused(type(value))
 
 
+PLAIN_OF_CLASS = "pass np.asarray(x), and make the class of the results again"
 PLAIN = (
     "pass np.asarray(x); of a masked array x.filled(0), with the mask as an array beside"
     " it"

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import in_byte_order, is_inexact
-from customop.arrays.foreign import check_own_rules
+from customop.arrays.foreign import PLAIN_OF_CLASS, check_own_rules, decides_ufuncs
 from customop.arrays.kinds import has_memory, is_array, is_traced
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.boxes import Pinned, frozen
@@ -51,6 +51,12 @@ def as_input(value: Any, what: str, number: int | None = None) -> Any:
             do="pass an array of floats, and bind other arguments: lambda x: f(x, n)",
         )
     check_own_rules(value, what, GradientError)
+    if decides_ufuncs(type(value)):
+        raise GradientError(
+            f"{what} is a {type(value).__name__}, whose __array_ufunc__ computes what"
+            " NumPy's rules do not know",
+            do=PLAIN_OF_CLASS,
+        )
     if type(value) is not np.ndarray:
         check_carried(value)
     if not is_inexact(value.dtype):

@@ -228,6 +228,36 @@ def test_a_unit_library_does_not_find_the_value() -> None:
                 run(fn)
 
 
+class Negated(np.ndarray):
+    """Computes the negative of what NumPy does."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kw: Any) -> Any:
+        plain = [v.view(np.ndarray) if isinstance(v, Negated) else v for v in inputs]
+        return -getattr(ufunc, method)(*plain, **kw)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x: co.grad(np.sum)(x),
+        lambda x: co.jvp(np.sin, (x,), (X,)),
+        lambda x: co.vjp(np.sin, x),
+        lambda x: co.linearize(np.sin, x),
+        co.variable,
+    ],
+    ids=["grad", "jvp", "vjp", "linearize", "variable"],
+)
+def test_primals_with_ufuncs_of_their_own_are_refused(
+    way: Callable[[Any], Any],
+) -> None:
+    """The value would be theirs, and the gradient NumPy's."""
+    with pytest.raises(
+        co.GradientError, match="Negated, whose __array_ufunc__"
+    ) as caught:
+        way(X.view(Negated))
+    assert "np.asarray(x)" in str(caught.value)
+
+
 @pytest.mark.parametrize("other", [Fraction(1, 2), object(), None, "a"])
 def test_values_without_a_say(other: Any) -> None:
     """For values that decide nothing the error of the operator says what it takes."""
