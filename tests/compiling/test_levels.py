@@ -132,6 +132,28 @@ def test_second_derivatives_by_forward_mode() -> None:
     assert [e.refused for e in f.explain().transforms if e.refused] == []
 
 
+def test_batches_along_other_axes_and_tangents_of_other_arguments() -> None:
+    """Arguments of the same shapes, each time with other tracers."""
+    square = X[:3]
+    fn: Any = lambda x, y: np.cumsum(x) * y  # short
+    f = co.compile(fn)
+    for _ in range(2):
+        for axis, rows in ((0, square), (1, square.T)):
+            found = co.vmap(f, in_dims=(axis, None))(square, 2.0)
+            assert np.allclose(found, np.cumsum(rows, axis=1) * 2.0)
+        for y in (np.zeros_like, lambda x: x * 2.0):
+            use: Any = lambda g, y=y: co.jvp(lambda x: g(x, y(x)), (X[0],), (X[1],))
+            assert all_equal(use(f), use(fn))
+            step = slope_of(lambda x, y=y: fn(x, y(x)), X[0], X[1])
+            assert np.allclose(use(f)[1], step)
+
+
+def all_equal(found: Any, expected: Any) -> bool:
+    """Whether results have the same bits."""
+    pairs = zip(co.tree.leaves(found), co.tree.leaves(expected), strict=True)
+    return all(bits(a) == bits(b) for a, b in pairs)
+
+
 def test_lengths_are_symbolic_from_the_second_one_on() -> None:
     f = co.compile(lambda x: np.cumsum(x) / x.shape[0])
     for n in (2, 5, 6, 7, 5):
@@ -245,6 +267,34 @@ def test_writes_to_results_and_arguments_of_outer_code() -> None:
         assert use(f, g) == use(double, add)
 
 
+def test_arrays_without_axes_are_written_and_scalars_are_not() -> None:
+    def add(z: Any) -> Any:
+        z += 1.0
+        return z * 3.0
+
+    def use(f: Any) -> Any:
+        def run(x: Any) -> Any:
+            x = x * 1.0
+            first = f(x[1])
+            return x, f(x[:1].reshape(())), first
+
+        return co.vmap(run)(X)
+
+    f = co.compile(add)
+    expected = X + np.array([1.0, 0.0, 0.0]), 3 * X[:, 0] + 3, 3 * X[:, 1] + 3
+    for _ in range(3):
+        for found in (use(f), use(add)):
+            assert all(map(np.allclose, found, expected))
+
+
+def test_arrays_like_rows_of_two_batches_can_be_written() -> None:
+    f = co.compile(lambda x: np.zeros_like(x * 2.0))
+    for _ in range(2):
+        found = co.vmap(co.vmap(f))(np.stack([X, X]))
+        found += 1.0
+        assert np.array_equal(found, np.ones((2, 4, 3)))
+
+
 def test_the_argument_itself_as_a_result() -> None:
     f = co.compile(lambda x, w: (x, w, np.sum(x)))
 
@@ -303,6 +353,11 @@ def test_draws_are_those_of_the_function() -> None:
     pair = co.jvp(lambda x: f(x, rng), (X[0],), (X[0],))
     expected = X[0] + np.random.default_rng(1).normal(size=3)
     assert np.array_equal(pair, [expected, X[0]])
+    push: Any = lambda x: co.jvp(lambda y: f(y, rng), (X[0],), (X[0],))[0] + x  # short
+    push(X)
+    for batched in (co.vmap(push, randomness="different"), co.vmap(push)):
+        with pytest.raises(co.VmapError, match="draws from a Generator"):
+            batched(X)
 
 
 def test_draws_for_all_rows_by_a_function_that_is_compiled_already() -> None:
