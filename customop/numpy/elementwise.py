@@ -95,28 +95,8 @@ binary("hypot", lambda g, x1, y: g * x1 / y, lambda g, x2, y: g * x2 / y)
 
 def _around(g: Any, x: Any, x1: Any, x2: Any) -> Any:
     """G x / (x1 x1 + x2 x2), without squares, which integers and large numbers overflow."""
-    squares = _squares(x1, x2)
-    if squares is not None:
-        return g * x / squares
     length = np.hypot(x1, x2)
     return g * (x / length) / length
-
-
-def _squares(x1: Any, x2: Any) -> Any:
-    """Squared lengths of arrays of double numbers; None if one of them loses precision.
-
-    They take a seventh of the time of np.hypot.
-    """
-    arrays = [x for x in (x1, x2) if type(x) is np.ndarray]
-    plain = [x for x in (x1, x2) if type(x) is float]
-    if not arrays or len(arrays) + len(plain) < 2:
-        return None
-    if any(x.dtype.char != "d" or not x.size for x in arrays):
-        return None
-    with np.errstate(over="ignore", under="ignore"):
-        found = x1 * x1 + x2 * x2
-    is_safe = found.min() > 1e-280 and found.max() < 1e280
-    return found if is_safe else None
 
 
 binary(

@@ -429,30 +429,14 @@ def _others_along(x: Any, axis: int) -> Any:
     return lower * upper[back]
 
 
-def _prod_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
+def _prod_pull(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
         g = kept(g, x.shape, axis, keepdims)
-        others = _quotient(kept(y, x.shape, axis, keepdims), x)
-        return g * (_product_of_others(x, axis) if others is None else others)
+        return g * _product_of_others(x, axis)
     return spread(g, x.shape, axis, keepdims) * _product_of_others(x, axis)
 
 
-def _quotient(y: Any, x: Any) -> Any:
-    """Products of floats over each factor; None if one of them is not a normal number.
-
-    Such a quotient has the precision of the product, and takes a fifth of the time.
-    """
-    if x.dtype.char not in "fd" or not x.size:
-        return None
-    size, limits = np.absolute(y), _LIMITS[x.dtype.char]
-    if not (limits.tiny < size.min() and size.max() < limits.max):
-        return None  # zero, subnormal, infinite or nan
-    with np.errstate(over="ignore"):
-        return y / x
-
-
-_LIMITS = {char: np.finfo(char) for char in "fd"}
-prod.register_autograd(partials({"x": _prod_pull}, result="y"))
+prod.register_autograd(partials({"x": _prod_pull}))
 
 
 @prod.register_jvp
