@@ -14,7 +14,7 @@ class Limits:
     Attributes
     ----------
     elements : int
-        Below so many in one call, it is not looked for runs.
+        Smaller calls are never in a run.
     certain : int
         From so many bytes of operands and results on a run takes less time. Calls one by
         one reuse memory too, and what is less stays in the cache of a processor.
