@@ -82,7 +82,7 @@ def register_numpy_function(
     --------
     >>> import numpy as np, customop as co
     >>> half = np.frompyfunc(lambda v: v / 2, 1, 1)  # a ufunc of your own
-    >>> @co.custom_op("doc::half", mutates_args=())
+    >>> @co.custom_op("doc::halved", mutates_args=())
     ... def halved(x: np.ndarray) -> np.ndarray:
     ...     return half(x).astype(float)
     >>> co.register_numpy_function(half, halved) is halved
