@@ -28,6 +28,7 @@ from customop.numpy.arguments import (
 from customop.numpy.create import eye
 from customop.numpy.diagonals import writable_diagonal
 from customop.numpy.fakes import order_of
+from customop.numpy.matrices import transposed
 from customop.numpy.rules import fit, sum_of
 from customop.numpy.sizes import broadcast, is_one, same_shape, typical
 
@@ -186,7 +187,7 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     term, x = ctx.terms[index], operands[index]
     text, reached, letters = _pulled(ctx.terms, ctx.result, index)
     arrays = [g, *operands[:index], *operands[index + 1 :]]
-    if len(arrays) == 2 and {np.ndarray}.issuperset(map(type, arrays)):
+    if len(arrays) == 2:
         found = _by_matmul(text, arrays, ctx.optimize)
     else:
         found = einsum.run(text, arrays, ctx.optimize)
@@ -196,21 +197,23 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
 
 
 def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
-    """The einsum of two arrays of NumPy: as a product of matrices, if it is one.
+    """The einsum of two arrays: as a product of matrices, if it is one.
 
     That takes a tenth of the time for matrices of 100 rows, and sums in another order.
     """
     turns = _matrix_turns(text)
     if turns is None or arrays[0].dtype != arrays[1].dtype:
         return einsum.run(text, arrays, optimize)
-    first, second = (x.mT if t else x for x, t in zip(arrays, turns[:2], strict=True))
-    is_broadcast = first.shape[-1] != second.shape[-2]
-    if is_broadcast or first.dtype.char not in "fdFD":
+    first, second = (
+        transposed(x) if t else x for x, t in zip(arrays, turns[:2], strict=True)
+    )
+    is_alike = same_shape(first.shape[-1:], second.shape[-2:-1])
+    if not is_alike or dtype_of(first).char not in "fdFD":
         return einsum.run(text, arrays, optimize)
     if not turns[2]:
         return np.matmul(first, second)
     # The transposed product is that of the transposed matrices in the other order.
-    return np.matmul(second.mT, first.mT)
+    return np.matmul(transposed(second), transposed(first))
 
 
 @lru_cache(maxsize=1024)

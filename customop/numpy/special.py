@@ -44,19 +44,14 @@ def _of_order(name: str, kernel: Any, function: Any) -> Operator[..., Any]:
     return op
 
 
-def _register_slope(
-    op: Operator[..., Any], slope: Callable[..., Any], pull: Any = None
-) -> None:
-    """Register autograd and jvp by the derivative times a cotangent or tangent.
-
-    `pull` is a quicker formula for autograd.
-    """
+def _register_slope(op: Operator[..., Any], slope: Callable[..., Any]) -> None:
+    """Register autograd and jvp by the derivative times a cotangent or tangent."""
 
     def jvp(primals: Any, tangents: Any) -> Any:
         t = tangents[0]
         return op(*primals), None if t is None else slope(t, *primals)
 
-    op.register_autograd(partials({"x": pull or (slope, ["x", "order"])}))
+    op.register_autograd(partials({"x": (slope, ["x", "order"])}))
     op.register_jvp(jvp)
 
 
@@ -128,23 +123,7 @@ def _sinc_slope(g: Any, x: Any, order: int) -> Any:
     return g * sinc(x, order + 1)
 
 
-def _sinc_pull(g: Any, x: Any, order: int, out: Any) -> Any:
-    if order or not type(x) is type(g) is np.ndarray or x.dtype.char not in "fd":
-        return _sinc_slope(g, x, order)
-    # The sine is known from the value.
-    z = np.asarray(math.pi * x)
-    is_near = np.absolute(z) < 1.0
-    if not is_near.any():
-        return g * ((np.cos(z) - out) / x)
-    near = is_near.nonzero() if x.ndim else is_near  # a third of the time of a mask
-    safe = x.copy()
-    safe[near] = 1.0
-    found = np.asarray((np.cos(z) - out) / safe)
-    found[near] = math.pi * _series(z[near], 1)
-    return g * found
-
-
-_register_slope(sinc, _sinc_slope, _sinc_pull)
+_register_slope(sinc, _sinc_slope)
 
 
 # ---- modified Bessel functions ----
