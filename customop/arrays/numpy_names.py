@@ -61,7 +61,8 @@ def name_call(error: CustomOpError, function: Any) -> None:
     """
     where = [line for line in error.where if not line.startswith(_IN)]
     name = getattr(function, "__name__", "")
-    if name not in re.findall(r"\w+", error.what):
+    is_named = name in re.findall(r"\w+", error.what)
+    if not is_named and not any(re.search(rf"\bnp\.{name}\b", w) for w in where):
         where.insert(0, f"{_IN}{numpy_name(function)}")
     error.where = tuple(where)
 

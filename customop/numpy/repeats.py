@@ -110,6 +110,7 @@ def _(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
 
 def _repeated(x: Any, count: int, axis: int) -> Any:
     """Each element along an axis so many times."""
+    axis = normalize_axis_index(axis, x.ndim)
     shape = tuple(x.shape)
     wide = np.broadcast_to(
         np.expand_dims(x, axis + 1), (*shape[: axis + 1], count, *shape[axis + 1 :])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
+    ArgumentError,
     FakeArray,
     Operator,
     ShapeError,
@@ -35,8 +36,17 @@ __all__: list[str] = []
 # ---- steps of length one ----
 
 
+def _check_slopes(x: Any, axis: int) -> None:
+    if dtype_of(x).kind not in "fc":
+        raise ArgumentError(
+            f"np::slopes: x is an array of {dtype_of(x)}, whose differences may wrap",
+            do="cast it first: x.astype(float)",
+        )
+    _check_length(x.shape, normalize_axis_index(axis, len(x.shape)), 2)
+
+
 def _slopes_kernel(x: Any, axis: int) -> Any:
-    _check_length(x.shape, axis, 2)
+    _check_slopes(x, axis)
     first = x[_at(x, axis, 1, 2)] - x[_at(x, axis, 0, 1)]
     inner = x[_at(x, axis, 2, None)] - x[_at(x, axis, None, -2)]
     last = x[_at(x, axis, -1, None)] - x[_at(x, axis, -2, -1)]
@@ -45,7 +55,7 @@ def _slopes_kernel(x: Any, axis: int) -> Any:
 
 def _written_slopes(x: Any, axis: int) -> Any:
     """As `_slopes_kernel`, in the order in memory of the array, as in NumPy."""
-    _check_length(x.shape, axis, 2)
+    _check_slopes(x, axis)
     found = np.empty_like(x)
     inner = x[_at(x, axis, 2, None)] - x[_at(x, axis, None, -2)]
     found[_at(x, axis, 1, -1)] = inner / 2.0
@@ -69,7 +79,7 @@ _slopes.register_vmap(along_axis(_slopes))
 
 @_slopes.register_fake
 def _(x: Any, axis: int) -> FakeArray:
-    _check_length(x.shape, normalize_axis_index(axis, len(x.shape)), 2)
+    _check_slopes(x, axis)
     return fake_like(x)
 
 

@@ -42,6 +42,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "'shift' and 'axis' should be scalars or 1D sequences\n"
+        "  in the call of np.roll\n"
         "  do: give ints or lists",
     ),
     "round into an array": (
@@ -103,6 +104,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "either both or neither of x and y should be given\n"
+        "  in the call of np.where\n"
         "  do: write np.where(condition, x, y)",
     ),
     "select": (
@@ -140,6 +142,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "zero-dimensional arrays cannot be concatenated\n"
+        "  in the call of np.concatenate\n"
         "  do: use np.stack, or np.atleast_1d on each",
     ),
     "concatenate with a cast": (
@@ -169,6 +172,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "number sections must be larger than 0\n"
+        "  in the call of np.array_split\n"
         "  axis 0 of length 2 in 0 parts\n"
         "  do: give a positive number of parts, or the places to cut",
     ),
@@ -295,6 +299,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "axes don't match array: (0,) for an array of 2 axes\n"
+        "  in the call of np.transpose\n"
         "  do: name each axis once",
     ),
     "moveaxis": (
@@ -302,6 +307,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "`source` and `destination` arguments must have the same number of elements\n"
+        "  in the call of np.moveaxis\n"
         "  got (0, 1) and (0,)\n"
         "  do: give a destination for each axis",
     ),
@@ -318,6 +324,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "operands could not be broadcast together: an array of shape (2, 3) into the shape (2, 2)\n"
+        "  in the call of np.broadcast_to\n"
         "  do: give lengths that are equal, or one in the array",
     ),
     "broadcast_to a subclass": (
@@ -383,19 +390,23 @@ NUMPY: Table = {
         ValueError,
         "reduction operation 'maximum' does not have an identity, so to use a where mask"
         " one has to specify 'initial'\n"
+        "  in the call of np.max\n"
         "  do: give initial=",
     ),
     "mask of integers": (
         lambda: np.sum(F, where=np.array([0, 1])),
         co.ArgumentError,
         TypeError,
-        "where= is an array of int64, must be of bool\n  do: pass where=mask != 0",
+        "where= is an array of int64, must be of bool\n"
+        "  in the call of np.sum\n"
+        "  do: pass where=mask != 0",
     ),
     "mask that does not fit": (
         lambda: np.sum(F, where=np.ones((3, 1), bool)),
         co.ShapeError,
         ValueError,
         "where= of shape (3, 1) cannot be broadcast to the shape (2,) of the array\n"
+        "  in the call of np.sum\n"
         "  do: give a mask of the shape of the array",
     ),
     "start of many values": (
@@ -403,6 +414,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "initial= has the shape (2,), must be a single value\n"
+        "  in the call of np.sum\n"
         "  do: combine the result with the array: np.add(np.sum(x), initial)",
     ),
     "argmax into an array": (
@@ -566,6 +578,7 @@ NUMPY: Table = {
         co.ArgumentError,
         TypeError,
         "array type float16 is unsupported in np.linalg\n"
+        "  in the call of np.linalg.inv\n"
         "  do: cast first: x.astype(float)",
     ),
     "qr by reflectors": (
@@ -579,7 +592,9 @@ NUMPY: Table = {
         lambda: np.linalg.eigh(co.FakeArray((2, 2), float), "M"),
         co.ArgumentError,
         TypeError,
-        "UPLO must be 'L' or 'U', got 'M'\n  do: name the triangle to read",
+        "UPLO must be 'L' or 'U', got 'M'\n"
+        "  in the call of np.linalg.eigh\n"
+        "  do: name the triangle to read",
     ),
     "phase of an eigenvector": (
         lambda: co.grad(
