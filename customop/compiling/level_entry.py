@@ -140,7 +140,8 @@ class LevelEntry(Entry):
             i for i, (v, p) in pairs if p != PLAIN and not v.shape
         }
         self.guarded: Call = give_miss
-        self.call = self.tried = give_miss
+        self.call: Call = give_miss
+        self.tried: Call = give_miss
         self._free: Mapping[int, Sequence[int]] = {}
 
     # ---- what a transform adds ----
@@ -219,7 +220,7 @@ class LevelEntry(Entry):
             self.code_of_backend = _give_nothing
         else:
             self.code_of_backend = owner.code(module)
-        self.module = module
+        self.module: GraphModule | None = module
         self._write_record()
 
     def sizes(self) -> Mapping[str, Any] | None:

@@ -125,7 +125,7 @@ def _padded_diff(g: Any, axis: int, n: int) -> Any:
     """Differences of the gradient between zeros, for odd n with the other sign."""
     widths = [(0, 0)] * len(g.shape)
     widths[axis] = (n, n)
-    found = diff(np.pad(g, widths), axis, n)
+    found = np.diff(np.pad(g, widths), n, axis)
     return -found if n % 2 else found
 
 

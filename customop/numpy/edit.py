@@ -21,7 +21,7 @@ from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
 from customop.numpy.keys import value_for
-from customop.numpy.layouts import is_fortran, turned
+from customop.numpy.layouts import is_fortran, packed_like, turned
 from customop.numpy.sizes import (
     is_below,
     is_known,
@@ -233,7 +233,8 @@ def _inserted_in_steps(array: Any, at: int, part: slice, new: Any) -> Any:
     shape = list(array.shape)
     shape[at] = _steps_of(part, length)[1]
     whole = np.concatenate([array, spread_to(new, shape)], at)
-    return np.take(whole, _places_with_steps(array, length, part), at)
+    found = np.take(whole, _places_with_steps(array, length, part), at)
+    return packed_like(found, array)
 
 
 def _places_with(

@@ -20,11 +20,11 @@ from customop import (
 from customop.numpy.arguments import (
     as_array,
     as_ints,
+    below_of,
     dtype_of,
     lined,
     only,
     refuse,
-    value_of,
 )
 from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of
@@ -100,7 +100,7 @@ def _moves(x: Any, y: Any, axis: int) -> Any:
 
 
 def _unparted(g: Any, x: Any, y: Any, axis: int) -> Any:
-    known, parted = value_of(x), value_of(y)
+    known, parted = below_of(x), below_of(y)
     if type(known) is type(parted) is np.ndarray and known.size:
         line = np.sort(known, axis)
         there, own = (stable_order(v, line, axis) for v in (parted, known))

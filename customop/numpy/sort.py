@@ -21,12 +21,12 @@ from customop import (
 )
 from customop.numpy.arguments import (
     NO_VALUE,
+    below_of,
     is_set,
     lined,
     listed_axes,
     reduced_axes,
     refuse,
-    value_of,
 )
 from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
@@ -148,7 +148,7 @@ def placed(g: Any, order: Any, axis: int) -> Any:
 
 
 def _unsorted(g: Any, x: Any, y: Any, axis: int, descending: bool) -> Any:
-    known, line = value_of(x), value_of(y)
+    known, line = below_of(x), below_of(y)
     if type(known) is type(line) is np.ndarray and not descending:
         order = stable_order(known, line, axis)
         if type(g) is np.ndarray:

@@ -33,8 +33,8 @@ class Attempt:
     """One search for a proof that an expression is not negative."""
 
     def __init__(self, known: Knowledge) -> None:
-        self.known = known
-        self.left = _MOST_TRIES
+        self.known: Knowledge = known
+        self.left: int = _MOST_TRIES
 
     def holds(self, value: Number, depth: int) -> bool:
         """Whether it is proven."""
