@@ -380,7 +380,7 @@ class RuleTable:
             self.forget_proofs()
 
     def _start_plans(self) -> None:
-        old: Plans | None = getattr(self, "plans", None)
+        old: Plans | None = vars(self).get("plans")  # getattr looks for similar names
         self.plans = Plans()
         if old is not None:
             old.close()
