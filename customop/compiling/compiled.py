@@ -75,6 +75,20 @@ class Compiled(Generic[P, R]):
     Attributes
     ----------
     backend : str or callable
+        The back end, or its name.
+    graphs : list of GraphModule
+        The graphs that were captured and are kept, in order.
+    code : str
+        The Python code of all graphs.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> f = co.compile(lambda x: np.sin(x) + 1.0)
+    >>> type(f) is co.Compiled
+    True
+    >>> f(np.zeros(2)), f(np.zeros((2, 2))).shape, len(f.graphs)
+    (array([1., 1.]), (2, 2), 2)
     """
 
     def __init__(
@@ -184,7 +198,17 @@ class Compiled(Generic[P, R]):
         )
 
     def clear(self) -> None:
-        """Forget what was compiled."""
+        """Forget what was compiled: the next call captures the function again.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> f = co.compile(np.sin)
+        >>> _ = f(np.zeros(2))
+        >>> f.clear()
+        >>> f.graphs
+        []
+        """
         with capturing:
             self._families, self._kinds, self._entries = {}, {}, []
             self._recent = {}

@@ -39,6 +39,13 @@ class Candidate(NamedTuple):
         File and line of its registration; empty where it is derived or missing.
     fn : object
         The kernel or rule itself; None where it is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> found = co.ops.np.sin.default.explain(co.FakeArray((3,)))
+    >>> found.taken.name, found.taken.why
+    ('fake kernel', "'x' is an array of the kind 'fake'")
     """
 
     name: str

@@ -104,6 +104,17 @@ class Formula(Frozen, GradRule):
         ``backward(ctx, *grads)``, gradients of the inputs.
     setup_context : callable or None
         ``setup_context(ctx, inputs, output)``, called after the forward pass.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def backward(ctx, grad):
+    ...     return 2.0 * grad
+    >>> with co.Library("doc_formula", "FRAGMENT") as lib:
+    ...     lib.impl(lib.define("twice(Array x) -> Array"), lambda x: x * 2.0, "CPU")
+    ...     lib.impl("twice", co.Formula(backward, None), "Autograd")
+    ...     print(co.grad(co.ops.doc_formula.twice.default)(np.array(3.0)))
+    2.0
     """
 
     is_formula: ClassVar[bool] = True

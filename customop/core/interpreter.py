@@ -171,6 +171,18 @@ class Interpreter(ABC):
         -------
         object
             The result of the call.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> class Doubled(co.Interpreter):
+        ...     kind = co.RuleKind("doubled")
+        ...     def process(self, op, args):
+        ...         return self.wrap(op.invoke(self.unwrap(args)) * 2.0)
+        >>> with Doubled() as doubled:
+        ...     y = np.add(doubled.wrap(np.ones(2)), 1.0)
+        ...     print(doubled.lower(y))
+        [4. 4.]
         """
 
     def opens(self, op: RuleTable) -> bool:
@@ -189,15 +201,27 @@ class Interpreter(ABC):
         return not self.kind.has_rule(op)
 
     def wrap(self, value: Any, *extra: Any) -> Any:
-        """Make tracers of the arrays in a result, or in a list or tuple of results."""
+        """Make tracers of the arrays in a result.
+
+        Parameters
+        ----------
+        value : array, or list or tuple of results
+        *extra : object
+            Passed to `tracer_class` after the interpreter and the value.
+
+        Returns
+        -------
+        Tracer, or list or tuple of them
+            Values that are not arrays stay as they are.
+        """
         return map_result(value, lambda v: self.tracer_class(self, v, *extra))
 
     def unwrap(self, args: Sequence[Any]) -> list[Any]:
-        """Arguments with this interpreter's own tracers replaced by their values."""
+        """Replace this interpreter's own tracers among arguments by the values below them."""
         return [map_nested(value, self.lower) for value in args]
 
     def lower(self, value: Any) -> Any:
-        """The value below one of this interpreter's tracers; other values as they are."""
+        """Return the value below one of this interpreter's tracers; other values as they are."""
         if isinstance(value, Tracer) and value.interpreter is self:
             return value.below
         return value
@@ -303,7 +327,24 @@ class Interpreter(ABC):
         return [v for v in flatten(self.inputs)[0] if is_array(v)]
 
     def end(self) -> None:
-        """End the transform: its tracers die."""
+        """End the transform: its tracers can no longer be used.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> class Plain(co.Interpreter):
+        ...     kind = co.RuleKind("plain")
+        ...     def process(self, op, args):
+        ...         return self.wrap(op.invoke(self.unwrap(args)))
+        >>> plain = Plain()
+        >>> x = plain.wrap(np.zeros(2))
+        >>> plain.end()
+        >>> np.sin(x)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        customop.LeakedTracerError: np::sin gets a value of plain, which has ended
+          ...
+        """
         self.alive = self.runs_plans = False
         if self.written_inputs:
             del self.handle  # which refers to this object
@@ -358,6 +399,18 @@ class Mode(Interpreter):
         Whether it records what runs, so that variables made meanwhile belong to it.
     tapes : tuple of Interpreter
         Those of such variables. They end with the mode.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> class Names(co.Mode):
+    ...     kind = co.RuleKind("names")
+    ...     def process(self, op, args):
+    ...         print(op.qualname)
+    ...         return op.invoke(args)
+    >>> with Names():
+    ...     y = co.ops.np.sin(np.zeros(2))
+    np::sin
     """
 
     sees_all: ClassVar[bool] = True

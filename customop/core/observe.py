@@ -101,6 +101,17 @@ class Observer(ABC):
         -------
         object
             Anything; `leave` or `fail` gets it back.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> class Shapes(co.Observer):
+        ...     def enter(self, op, by, fn, args):
+        ...         if by == "kernel":
+        ...             print(op.qualname, [np.shape(value) for value in args])
+        >>> with Shapes():
+        ...     y = co.ops.np.outer(np.ones(2), np.ones(3))
+        np::outer [(2,), (3,)]
         """
 
     def leave(self, entered: Any, out: Any) -> None:  # noqa: B027  # not all need it
@@ -109,9 +120,21 @@ class Observer(ABC):
         Parameters
         ----------
         entered : object
-            What `enter` returned.
+            The value that `enter` returned.
         out : object
             The result; of a backward formula the gradients as it returned them.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> class Results(co.Observer):
+        ...     def enter(self, op, by, fn, args):
+        ...         return op.qualname
+        ...     def leave(self, entered, out):
+        ...         print(entered, "returned", out)
+        >>> with Results():
+        ...     y = co.ops.np.add(np.ones(2), 1.0)
+        np::add returned [2. 2.]
         """
 
     def fail(  # noqa: B027  # not all need it
@@ -122,12 +145,27 @@ class Observer(ABC):
         Parameters
         ----------
         entered : object
-            What `enter` returned.
+            The value that `enter` returned.
         error : BaseException
             The error, which goes on to the caller.
         again : bool
             Whether it will run once more: a kernel that refuses the read-only arrays of
             its proof gets copies.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> class Errors(co.Observer):
+        ...     def enter(self, op, by, fn, args):
+        ...         return op.qualname
+        ...     def fail(self, entered, error, *, again):
+        ...         print(entered, "raised", type(error).__name__)
+        >>> with Errors():
+        ...     try:
+        ...         co.ops.np.add(np.ones(2), np.ones(3))
+        ...     except ValueError:
+        ...         pass
+        np::add raised ValueError
         """
 
     def around(

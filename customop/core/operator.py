@@ -191,7 +191,7 @@ class Operator(OperatorRules, Generic[P, R]):
     # ---- the call ----
 
     def compile(self) -> Callable[..., Any]:
-        """The function of a call, generated when it is first asked for."""
+        """Return the plain function of a call, `call`; it is generated at the first use."""
         with changing:
             return self.call if self._source else self._compile()
 
@@ -243,7 +243,24 @@ class Operator(OperatorRules, Generic[P, R]):
         return self._source
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the operator by the slow path, which must agree with the fast one."""
+        """Call the operator by the slow path, which must agree with the fast one.
+
+        Parameters
+        ----------
+        *args, **kwargs : object
+            Those of a call.
+
+        Returns
+        -------
+        object
+            The result of the call.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> co.ops.np.add.default.dispatch(np.ones(2), 1.0)
+        array([2., 2.])
+        """
         return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]  # R, as the call
 
     def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
@@ -259,7 +276,32 @@ class Operator(OperatorRules, Generic[P, R]):
         return copied
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
-        """The values that a call with these arguments gives to all parameters."""
+        """Return the values that a call with these arguments gives to all parameters.
+
+        Parameters
+        ----------
+        *args, **kwargs : object
+            Those of a call. They are checked against the schema and coerced, as in a call.
+
+        Returns
+        -------
+        sequence
+            In the order of the schema.
+
+        Raises
+        ------
+        ArgumentError
+            If the arguments do not fit the schema.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::scaled", mutates_args=())
+        ... def scaled(x: np.ndarray, factor: float = 2.0) -> np.ndarray:
+        ...     return x * factor
+        >>> scaled.bind(np.ones(1))
+        [array([1.]), 2.0]
+        """
         plans = self.plans
         if plans.bind is None:
             plans.bind = self._copy_of_call(_dispatch=lambda op, values: values)

@@ -72,6 +72,21 @@ class Context(Protocol):
         ------
         GradientError
             If a value is neither an array nor None.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::saved_exp", mutates_args=())
+        ... def saved_exp(x: np.ndarray) -> np.ndarray:
+        ...     return np.exp(x)
+        >>> def keep(ctx, inputs, output):
+        ...     ctx.save_for_backward(output)
+        >>> def backward(ctx, grad):
+        ...     (y,) = ctx.saved_arrays
+        ...     return grad * y
+        >>> op = saved_exp.register_autograd(backward, setup_context=keep)
+        >>> co.grad(op)(np.array(0.0))
+        np.float64(1.0)
         """
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
@@ -80,6 +95,21 @@ class Context(Protocol):
         Parameters
         ----------
         *outputs : array
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::top", mutates_args=())
+        ... def top(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ...     return np.max(x), np.argmax(x)
+        >>> def keep(ctx, inputs, output):
+        ...     ctx.mark_non_differentiable(output[1])  # a position
+        ...     ctx.shape, ctx.at = inputs[0].shape, output[1]
+        >>> def backward(ctx, grad, _):
+        ...     return np.where(np.arange(ctx.shape[0]) == ctx.at, grad, 0.0)
+        >>> op = top.register_autograd(backward, setup_context=keep)
+        >>> co.grad(lambda x: op(x)[0])(np.array([1.0, 3.0, 2.0]))
+        array([0., 1., 0.])
         """
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -89,6 +119,21 @@ class Context(Protocol):
         ----------
         value : bool
             True, the default, for zeros.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::ends", mutates_args=())
+        ... def ends(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ...     return x - 1.0, x + 1.0
+        >>> def keep(ctx, inputs, output):
+        ...     ctx.set_materialize_grads(False)
+        >>> def backward(ctx, low, high):
+        ...     found = [grad for grad in (low, high) if grad is not None]
+        ...     return sum(found[1:], found[0])
+        >>> op = ends.register_autograd(backward, setup_context=keep)
+        >>> co.grad(lambda x: op(x)[0])(np.array(0.0))  # `high` is None
+        np.float64(1.0)
         """
 
     # Rules set attributes that no type can know.

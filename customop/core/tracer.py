@@ -47,6 +47,16 @@ class Tracer(ArrayMethods):
     ----------
     below : array
         That value.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def f(x):
+    ...     print(isinstance(x, co.Tracer), x.shape, x.dtype)
+    ...     return np.sum(x * x)
+    >>> co.grad(f)(np.ones(2))
+    True (2,) float64
+    array([2., 2.])
     """
 
     # Unit libraries take `x.value` for the plain array (astropy 7): a slot of that name

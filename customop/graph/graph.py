@@ -8,8 +8,8 @@ from copy import deepcopy
 from keyword import iskeyword
 from typing import Any, NoReturn, Self
 
-from customop.arrays.nested import flat
-from customop.errors import GraphError, counted, shown
+from customop.errors import GraphError, counted
+from customop.graph.lint import check_graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.node import (
     CALL,
@@ -19,11 +19,8 @@ from customop.graph.node import (
     PLACEHOLDER,
     Node,
     fault,
-    nodes_in,
 )
-from customop.graph.size_uses import gives_sizes, makes_sizes, sizes_in
-from customop.schema.parameters import MISSING
-from customop.schema.types import is_array_type
+from customop.graph.size_uses import makes_sizes, sizes_in
 
 __all__ = ["Graph", "NodeList"]
 
@@ -105,7 +102,24 @@ class Graph:
     # ---- making nodes ----
 
     def name_for(self, wanted: str) -> str:
-        """A name that no node of the graph has: `wanted`, or with a number after it."""
+        """Return a name that no node of the graph has.
+
+        Parameters
+        ----------
+        wanted : str
+            The name to return if it is free. Otherwise a number is added.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> graph = co.Graph()
+        >>> graph.name_for("x"), graph.name_for("x")
+        ('x', 'x_1')
+        """
         taken = self._taken
         number = taken.get(wanted)
         if number is None:
@@ -142,11 +156,12 @@ class Graph:
         self.count += 1
 
     def placeholder(self, name: str, val: Any = None) -> Node:
-        """Make an input.
+        """Add an input.
 
         Parameters
         ----------
         name : str
+            The wished name; a number is added if another node has it.
         val : FakeArray or object
             A fake array of the shape and dtype that the graph is made for; for an input
             that is not an array the value that it must have.
@@ -154,13 +169,41 @@ class Graph:
         Returns
         -------
         Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.Graph()
+        >>> x = graph.placeholder("x", co.FakeArray((3,), np.float32))
+        >>> x.op, x.name, x.val
+        ('placeholder', 'x', FakeArray(f32[3], device='cpu'))
         """
         node = self.make(PLACEHOLDER, name, (), None, name)
         node.note(val, None)
         return node
 
     def constant(self, value: Any, name: str = "constant") -> Node:
-        """Make a constant, and keep the value in `constants`."""
+        """Add a constant, and keep its value in `constants`.
+
+        Parameters
+        ----------
+        value : array or object
+            It is kept as it is, not copied.
+        name : str
+            The wished name; a number is added if another node has it.
+
+        Returns
+        -------
+        Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.Graph()
+        >>> table = graph.constant(np.arange(3.0), "table")
+        >>> graph.constants
+        {'table': array([0., 1., 2.])}
+        """
         node = self.make(CONSTANT, None, (), None, name)
         node.target = node.name
         self.constants[node.name] = value
@@ -174,7 +217,7 @@ class Graph:
         *,
         name: str = "",
     ) -> Node:
-        """Make a call of an operator.
+        """Add a call of an operator.
 
         Parameters
         ----------
@@ -189,17 +232,74 @@ class Graph:
         Returns
         -------
         Node
+
+        Notes
+        -----
+        The arguments are checked against the schema by `lint` and when the graph runs.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.Graph()
+        >>> x = graph.placeholder("x", co.FakeArray((2,)))
+        >>> total = graph.call(co.ops.np.sum.default, (x,), name="total")
+        >>> _ = graph.output(graph.call(co.ops.np.multiply.default, (total, 10.0)))
+        >>> co.GraphModule(graph)(np.array([1.0, 2.0]))
+        np.float64(30.0)
         """
         named = dict(kwargs) if kwargs else None
         return self.make(CALL, target, tuple(args), named, name or target.name)
 
     def item(self, node: Node, index: int | str, name: str = "") -> Node:
-        """Make a node for one part of a call that returns several."""
+        """Add a node for one part of a call that returns several.
+
+        Parameters
+        ----------
+        node : Node
+            The call.
+        index : int or str
+            Position of the part, or its key in a dict.
+        name : str
+            The wished name of the node; by default that of the call and the index.
+
+        Returns
+        -------
+        Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.Graph()
+        >>> x = graph.placeholder("x", co.FakeArray((3,)))
+        >>> both = graph.call(co.ops.np.modf.default, (x,))
+        >>> _ = graph.output(graph.item(both, 1))  # the whole parts
+        >>> co.GraphModule(graph)(np.array([0.5, 1.25, 2.0]))
+        array([0., 1., 2.])
+        """
         wanted = name or f"{node.name}_{index}"
         return self.make(ITEM, None, (node, index), None, wanted)
 
     def output(self, value: Any) -> Node:
-        """Make the output: a node or other value, or a list of the leaves of a pytree."""
+        """Add the output, the last node of a graph.
+
+        Parameters
+        ----------
+        value : object
+            A node or another value, or a list of the leaves of a pytree.
+
+        Returns
+        -------
+        Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.Graph()
+        >>> x = graph.placeholder("x", co.FakeArray((2,)))
+        >>> _ = graph.output([x, 1.0])
+        >>> co.GraphModule(graph)(np.zeros(2))
+        [array([0., 0.]), 1.0]
+        """
         leaves = list(value) if isinstance(value, list | tuple) else [value]
         return self.make(OUTPUT, None, (leaves,), None, "output")
 
@@ -207,7 +307,34 @@ class Graph:
 
     @contextmanager
     def inserting_before(self, node: Node) -> Iterator[Self]:
-        """Put new nodes before this one, in the block."""
+        """Put nodes that are made in the ``with`` block before a node.
+
+        Parameters
+        ----------
+        node : Node
+
+        Returns
+        -------
+        context manager
+            It gives this graph.
+
+        Raises
+        ------
+        GraphError
+            If the node was erased or is of another graph.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: np.sin(x))(np.zeros(2))
+        >>> graph = module.graph
+        >>> x, sin, _ = graph.nodes
+        >>> with graph.inserting_before(sin):
+        ...     doubled = graph.call(co.ops.np.multiply.default, (x, 2.0))
+        >>> sin.args = (doubled,)
+        >>> graph.nodes
+        [x, multiply, sin, output]
+        """
         self._check_own(node)
         earlier, self._before = self._before, node
         try:
@@ -217,22 +344,57 @@ class Graph:
 
     @contextmanager
     def inserting_after(self, node: Node) -> Iterator[Self]:
-        """Put new nodes after this one, in the block and in the order they are made."""
-        with self.inserting_before(node.next):
-            yield self
-
-    def erase_node(self, node: Node) -> None:
-        """Take a node out.
+        """Put nodes that are made in the ``with`` block after a node, in their order.
 
         Parameters
         ----------
         node : Node
-            Nothing may use it.
+
+        Returns
+        -------
+        context manager
+            It gives this graph.
+
+        Raises
+        ------
+        GraphError
+            If the node was erased or is of another graph.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(x))(np.zeros(2)).graph
+        >>> x = graph.nodes[0]
+        >>> with graph.inserting_after(x):
+        ...     _ = graph.call(co.ops.np.cos.default, (x,))
+        >>> graph.nodes
+        [x, cos, sin, output]
+        """
+        with self.inserting_before(node.next):
+            yield self
+
+    def erase_node(self, node: Node) -> None:
+        """Take a node out of the graph.
+
+        Parameters
+        ----------
+        node : Node
+            No other node may use it.
 
         Raises
         ------
         GraphError
             If another node uses it, or it is not of this graph.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(np.cos(x)))(np.zeros(2)).graph
+        >>> x, cos, sin, _ = graph.nodes
+        >>> _ = cos.replace_all_uses_with(x)
+        >>> graph.erase_node(cos)
+        >>> graph.nodes
+        [x, sin, output]
         """
         self._check_own(node)
         if node.users:
@@ -265,6 +427,16 @@ class Graph:
         -------
         int
             How many nodes were erased. Inputs stay.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> def f(x):
+        ...     np.cos(x)  # the result is not used
+        ...     return np.sin(x)
+        >>> graph = co.make_fx(f)(np.zeros(2)).graph
+        >>> graph.eliminate_dead_code(), graph.nodes
+        (1, [x, sin, output])
         """
         count = 0
         sizes: frozenset[str] = frozenset()  # that nodes which stay use
@@ -288,17 +460,28 @@ class Graph:
     # ---- copies ----
 
     def copy_node(self, node: Node, change: Callable[[Node], Any]) -> Node:
-        """Make a node like one of another graph.
+        """Add a node like one of another graph.
 
         Parameters
         ----------
         node : Node
+            A node of another graph. The new one has the same `meta`.
         change : callable
-            Gives the node of this graph for one of the other graph.
+            Returns the node of this graph for a node of the other graph.
 
         Returns
         -------
         Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> old = co.make_fx(lambda x: np.sin(x))(np.zeros(2)).graph
+        >>> new, copies = co.Graph(), {}
+        >>> for node in old.nodes:
+        ...     copies[node] = new.copy_node(node, copies.get)
+        >>> new.nodes
+        [x, sin, output]
         """
         args, kwargs = node.mapped(change)
         new = self.make(node.op, node.target, args, kwargs, node.name)
@@ -309,7 +492,20 @@ class Graph:
         return new
 
     def copy(self) -> Graph:
-        """A graph of new nodes, with the same constants."""
+        """Return a graph of new nodes, with the same constants.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(x))(np.zeros(2)).graph
+        >>> new = graph.copy()
+        >>> new.nodes, new.nodes[0] is graph.nodes[0]
+        ([x, sin, output], False)
+        """
         new = Graph()
         new.sizes = self.sizes
         known: dict[Node, Node] = {}
@@ -345,34 +541,27 @@ class Graph:
         return node
 
     def lint(self) -> None:
-        """Check that the graph is well made.
+        """Check the order of the nodes, and each call against its schema.
 
         Raises
         ------
         GraphError
             It names the node and the fault.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(x))(np.zeros(2)).graph
+        >>> graph.lint()
+        >>> x, sin, _ = graph.nodes
+        >>> sin.append(x)  # the input comes after its use
+        >>> graph.lint()
+        Traceback (most recent call last):
+            ...
+        customop.GraphError: the node 'sin' uses 'x', which comes later
+          ...
         """
-        seen: dict[Node, None] = {}
-        names: set[str] = set()
-        sizes: set[str] = set()
-        for node in self.nodes:
-            reason = _reason(self, node, seen, names)
-            if not reason and self.sizes is not None:
-                reason = _reason_of_sizes(node, sizes)
-            if reason:
-                raise fault(node, f"the node '{node.name}' {reason}", _REPAIR)
-            seen[node] = None
-            names.add(node.name)
-        for node in seen:
-            wrong = [
-                u.name for u in node.users if u not in seen or node not in u.inputs
-            ]
-            if wrong:
-                what = (
-                    f"the node '{node.name}' counts {wrong[0]} as a user, which is not"
-                )
-                raise fault(node, what, _REPAIR)
-        assert self.output_node is not None
+        check_graph(self)
 
 
 def _acts(node: Node, memory: Memory) -> bool:
@@ -382,88 +571,9 @@ def _acts(node: Node, memory: Memory) -> bool:
     return node.has_effects
 
 
-_REPAIR = "edit graphs through their methods, in the order in which nodes run"
-
-
 def _as_identifier(text: str) -> str:
     words = "".join(c if f"_{c}".isidentifier() else " " for c in text).split()
     found = "_".join(words) or "_"
     if iskeyword(found):
         return f"{found}_"
     return found if found.isidentifier() else f"_{found}"
-
-
-def _reason(
-    graph: Graph, node: Node, seen: Mapping[Node, None], names: set[str]
-) -> str:
-    """The reason why a node is wrong, or nothing."""
-    if node.graph is not graph:
-        return "is of another graph"
-    if node.name in names:
-        return "has the name of another one"
-    inputs = nodes_in((*node.args, *node.kwargs.values()))
-    for used in inputs:
-        if used not in seen:
-            return f"uses '{used.name}', which {_where(graph, node, used)}"
-        if node not in used.users:
-            return f"uses '{used.name}', which does not count it as a user"
-    return _reason_of_kind(graph, node)
-
-
-def _reason_of_sizes(node: Node, known: set[str]) -> str:
-    """The reason why sizes of a node are wrong, or nothing; notes those that it gives."""
-    given = (*node.args, *node.kwargs.values())
-    missing = sizes_in(given) - known
-    if missing:  # a size of another capture, which was open around it, is a value
-        context = node.graph.sizes
-        own = [v for v in flat([*given]) if getattr(v, "context", context) is context]
-        missing = sizes_in(own) - known
-    known |= gives_sizes(node.val)
-    if missing:
-        return f"uses the size '{min(missing)}', which no node before it has"
-    return ""
-
-
-def _where(graph: Graph, node: Node, used: Node) -> str:
-    """Where a node is that is not among those before another one."""
-    if used.is_erased:
-        return "was erased"
-    if used.graph is not graph:
-        return "is of another graph"
-    return "is the node itself" if used is node else "comes later"
-
-
-def _reason_of_kind(graph: Graph, node: Node) -> str:
-    if node.op == PLACEHOLDER and node.previous.op not in (PLACEHOLDER, "root"):
-        return "is an input behind other nodes"
-    if node.op == CONSTANT and node.target not in graph.constants:
-        return f"names the constant '{node.target}', which the graph does not have"
-    if node.op == OUTPUT and node.next is not graph.root:
-        return "is the output and not the last node"
-    if node.op == ITEM and (len(node.args) != 2 or type(node.args[0]) is not Node):
-        return f"is an item of {node.args}, must be of a node and an index"
-    return _reason_of_call(node) if node.op == CALL else ""
-
-
-def _reason_of_call(node: Node) -> str:
-    schema = getattr(node.target, "schema", None)
-    if schema is None:
-        return f"calls {node.target!r}, which is not an operator"
-    required = [p for p in schema.positional if p.default is MISSING]
-    if not len(required) <= len(node.args) <= len(schema.positional):
-        given = counted(len(node.args), "argument")
-        return f"has {given} for {node.target.qualname}{schema}"
-    known = [p.name for p in schema.keyword_only]
-    odd = [name for name in node.kwargs if name not in known]
-    if odd:
-        return f"has the keyword '{odd[0]}', which {node.target.qualname} does not take"
-    for p in schema.keyword_only:
-        if p.default is MISSING and p.name not in node.kwargs:
-            return f"lacks the keyword '{p.name}' of {node.target.qualname}{schema}"
-    for p, value in zip(schema.positional, node.args, strict=False):
-        if is_array_type(p.type) and not isinstance(value, _FOR_ARRAYS):
-            return f"has {shown(value)} for the array '{p.name}'"
-    return ""
-
-
-_FOR_ARRAYS = (Node, int, float, complex)

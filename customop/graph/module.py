@@ -178,19 +178,38 @@ class GraphModule:
         return text
 
     def named_constants(self) -> dict[str, Any]:
-        """The constants that the text of `print_readable` takes by name.
+        """Return the constants that the text of `print_readable` takes by name.
 
         Returns
         -------
         dict
             Name -> array or object.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> table = np.zeros(200)  # too long to be written out
+        >>> module = co.make_fx(lambda x: x + table)(np.zeros(200))
+        >>> [(name, value.shape) for name, value in module.named_constants().items()]
+        [('constant', (200,))]
         """
         return named_constants(self)
 
     # ---- running ----
 
     def recompile(self) -> None:
-        """Generate the code again, after the graph was edited."""
+        """Generate the code again, after the graph was edited.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: x * 2.0)(np.zeros(1))
+        >>> x, multiply, _ = module.graph.nodes
+        >>> multiply.args = (x, 10.0)
+        >>> module.recompile()
+        >>> module(np.ones(1))
+        array([10.])
+        """
         self._replay = self._schema = None
         self._unpack = self._take = self._pack = None
 
@@ -366,7 +385,30 @@ class GraphModule:
         return self._schema
 
     def run(self, *leaves: Any) -> Any:
-        """Run the graph on the leaves of its inputs; several results are a tuple."""
+        """Run the graph on the leaves of its inputs.
+
+        Parameters
+        ----------
+        *leaves
+            One for each input, also for those that are not arrays.
+
+        Returns
+        -------
+        object
+            The only leaf of the result, a tuple of several leaves, or None without any.
+
+        Raises
+        ------
+        GuardError
+            If an input is not as it was when the graph was traced.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda pair: {"sum": pair[0] + pair[1]})((1.0, np.ones(2)))
+        >>> module.run(1.0, np.ones(2))
+        array([2., 2.])
+        """
         out = self._compiled().run([*leaves])
         if len(out) == 1:
             return out[0]
@@ -442,7 +484,24 @@ class GraphModule:
     # ---- copies ----
 
     def with_graph(self, graph: Graph) -> GraphModule:
-        """A module for another graph with the same inputs and outputs."""
+        """Return a module for another graph with the same inputs and outputs.
+
+        Parameters
+        ----------
+        graph : Graph
+
+        Returns
+        -------
+        GraphModule
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: {"y": x * 2.0})(np.zeros(1))
+        >>> copy = module.with_graph(module.graph.copy())
+        >>> copy(np.ones(1)), copy.graph is module.graph
+        ({'y': array([2.])}, False)
+        """
         return GraphModule(
             graph, self.in_spec, self.out_spec, name=self.__name__, place=self.place
         )

@@ -56,6 +56,16 @@ class Node:
     meta : dict
         ``"val"``: a `FakeArray` like the value, or what else the value is; ``"place"``:
         the user's file and line. Passes may add what they like.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> graph = co.make_fx(lambda x: np.sum(x * 2.0))(np.zeros((4, 3))).graph
+    >>> x, multiply, *_ = graph.nodes
+    >>> multiply.op, multiply.target.qualname, multiply.args, [*multiply.users]
+    ('call', 'np::multiply', (x, 2.0), [sum])
+    >>> multiply.meta["val"]
+    FakeArray(f64[4, 3], device='cpu')
     """
 
     __slots__ = (
@@ -121,7 +131,24 @@ class Node:
         self.set_inputs(self._args, dict(new))
 
     def set_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Replace all arguments, and keep `users` of the nodes among them right."""
+        """Replace all arguments, and update `users` of the nodes among them.
+
+        Parameters
+        ----------
+        args : tuple
+            As the attribute `args`.
+        kwargs : dict
+            As the attribute `kwargs`.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(np.cos(x)))(np.zeros(2)).graph
+        >>> x, cos, sin, _ = graph.nodes
+        >>> sin.set_inputs((x,), {})
+        >>> [*x.users], [*cos.users]
+        ([cos, sin], [])
+        """
         for node in self.inputs:
             node.users.pop(self, None)
         self._args, self._kwargs = args, kwargs
@@ -134,14 +161,46 @@ class Node:
         return [*dict.fromkeys(nodes_in((*self._args, *self._kwargs.values())))]
 
     def map_inputs(self, fn: Callable[[Node], Any]) -> None:
-        """Replace each node among the arguments by what `fn` makes of it."""
+        """Replace each node among the arguments.
+
+        Parameters
+        ----------
+        fn : callable
+            Returns the new node, or another value, for a node.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> x, sin, add, _ = co.make_fx(lambda x: x + np.sin(x))(np.zeros(2)).graph.nodes
+        >>> add.map_inputs(lambda node: x)
+        >>> add.args
+        (x, x)
+        """
         args, kwargs = self.mapped(fn)
         self.set_inputs(args, kwargs)
 
     def mapped(
         self, fn: Callable[[Node], Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with what `fn` makes of each node among them."""
+        """Return the arguments with each node among them replaced; the node stays as it is.
+
+        Parameters
+        ----------
+        fn : callable
+            Returns the new node, or another value, for a node.
+
+        Returns
+        -------
+        tuple
+            The new `args`, a tuple, and `kwargs`, a dict.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> _, multiply, _ = co.make_fx(lambda x: x * 2.0)(np.zeros(2)).graph.nodes
+        >>> multiply.mapped(lambda node: node.name.upper())
+        (('X', 2.0), {})
+        """
 
         def change(value: Any) -> Any:
             return fn(value) if isinstance(value, Node) else value
@@ -158,12 +217,23 @@ class Node:
         ----------
         other : Node
         unless : callable, optional
-            Says of a user whether to leave it as it is.
+            Returns True for a user that stays as it is.
 
         Returns
         -------
         list of Node
             The users that were changed.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: np.sin(np.abs(x)))(np.zeros(1))
+        >>> x, absolute, sin, _ = module.graph.nodes
+        >>> absolute.replace_all_uses_with(x)
+        [sin]
+        >>> module.recompile()
+        >>> module(np.array([-1.0])) == np.sin(-1.0)
+        array([ True])
         """
         found = [user for user in self.users if unless is None or not unless(user)]
         for user in found:
@@ -171,11 +241,37 @@ class Node:
         return found
 
     def bound(self) -> dict[str, Any]:
-        """The values of all parameters of a call by name, with defaults."""
+        """Return the values of all parameters of a call by name, with defaults.
+
+        Returns
+        -------
+        dict of str to object
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> _, call, _ = co.make_fx(lambda x: np.var(x))(np.zeros(4)).graph.nodes
+        >>> call.args
+        (x,)
+        >>> call.bound()
+        {'x': x, 'axis': None, 'keepdims': False, 'ddof': 0.0, 'dtype': None}
+        """
         return dict(zip(self._names(), self.values(), strict=True))
 
     def values(self) -> list[Any]:
-        """The values of all parameters of a call, in the order of the schema."""
+        """Return the values of all parameters of a call, in the order of the schema.
+
+        Returns
+        -------
+        list
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> _, call, _ = co.make_fx(lambda x: np.var(x))(np.zeros(4)).graph.nodes
+        >>> call.args, call.values()
+        ((x,), [x, None, False, 0.0, None])
+        """
         schema = self.target.schema
         given = len(self._args)
         rest = [p.default for p in schema.positional[given:]]
@@ -203,13 +299,41 @@ class Node:
         return self._is_erased
 
     def prepend(self, node: Node) -> None:
-        """Move another node of the graph before this one."""
+        """Move another node of the graph before this one.
+
+        Parameters
+        ----------
+        node : Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: (np.sin(x), np.cos(x)))(np.zeros(2)).graph
+        >>> _, sin, cos, _ = graph.nodes
+        >>> sin.prepend(cos)
+        >>> graph.nodes
+        [x, cos, sin, output]
+        """
         if node is not self:
             node.unlink()
             node.link(self)
 
     def append(self, node: Node) -> None:
-        """Move another node of the graph after this one."""
+        """Move another node of the graph after this one.
+
+        Parameters
+        ----------
+        node : Node
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: (np.sin(x), np.cos(x)))(np.zeros(2)).graph
+        >>> _, sin, cos, _ = graph.nodes
+        >>> cos.append(sin)
+        >>> graph.nodes
+        [x, cos, sin, output]
+        """
         if node is not self:
             node.unlink()
             node.link(self._next)

@@ -208,11 +208,12 @@ class Library:
     def declare(
         self, qualname: str, schema: Schema, tags: Iterable[Tag] | Tag
     ) -> Operator[..., Any]:
-        """Define an operator of any name; closing the library removes it.
+        """Define an operator by a `Schema`, in any namespace.
 
         Parameters
         ----------
         qualname : str
+            The whole name, such as ``"mylib::scale"``. Closing the library removes it.
         schema : Schema
         tags : Tag or iterable of Tag
 
@@ -224,6 +225,13 @@ class Library:
         ------
         RegistrationError
             If the name is already defined.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> with co.Library("doc_declare", "FRAGMENT") as lib:
+        ...     lib.declare("doc_declare::scale", co.Schema.parse("(Array x) -> Array"), ())
+        <Operator doc_declare::scale(Array x) -> Array>
         """
         scope = self._check_open()
         frame = user_frame()
@@ -315,20 +323,35 @@ class Library:
         override: bool,
         with_below: bool = False,
     ) -> None:
-        """Register for any name, in any namespace.
+        """Register a kernel or rule for an operator of any namespace.
+
+        `impl` does the same by the names of dispatch keys, and checks the namespace.
 
         Parameters
         ----------
         qualname : str
+            The whole name, such as ``"mylib::scale"``. It need not be defined yet.
         kind : str or RuleKind
+            The row: the name of a kind of array, ``"fake"``, ``"default"``, or a rule kind.
         fn : callable or Formula
+            The kernel or rule.
         override : bool
+            Whether `fn` may cover an earlier registration of the same kind.
         with_below : bool
+            Pass `fn` the kernel or rule below it as its first argument.
 
         Raises
         ------
         RegistrationError
-            If `fn` does not fit, or replaces another one without `override`.
+            If `fn` does not fit the operator, or covers another one without `override`.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> with co.Library("doc_add", "FRAGMENT") as lib:
+        ...     lib.add("np::sin", "cpu", lambda x: x + 1.0, override=True)
+        ...     print(co.ops.np.sin(np.zeros(1)))
+        [1.]
         """
         scope = self._check_open()
         with changing:

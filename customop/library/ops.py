@@ -130,6 +130,14 @@ class OperatorPacket:
         Returns
         -------
         list of str
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> with co.Library("doc_overloads", "DEF") as lib:
+        ...     names = lib.define("f(Array x) -> Array"), lib.define("f.int(int n) -> int")
+        ...     co.ops.doc_overloads.f.overloads()
+        ['default', 'int']
         """
         return [*self._operators()]
 

@@ -190,7 +190,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         sort: Literal["self", "total", "count", "bytes"] = "self",
         limit: int | None = None,
     ) -> str:
-        """The rows as text.
+        """Return the rows as text.
 
         Parameters
         ----------
@@ -208,6 +208,15 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         ------
         ArgumentError
             If `sort` is another word, or `limit` is not a number of rows.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> with co.profile() as p:
+        ...     _ = co.ops.np.sin(np.zeros(1000))
+        >>> print(p.table(sort="total", limit=1))  # doctest: +ELLIPSIS
+        operator ...
+        np::sin ...
         """
         return table_of(self.rows, sort, limit, self.wall_ns, self.dropped)
 
@@ -222,7 +231,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         return notebook_html(self._tracks, self.wall_ns)
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows as numbers, strings, lists and dicts, ready for JSON.
+        """Return the rows as numbers, strings, lists and dicts, ready for JSON.
 
         Returns
         -------
@@ -230,6 +239,15 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
             ``"rows"``, dicts with the fields of `ProfileRow`; ``"wall_ns"``, how long
             the profile was open; ``"threads"``, how many it has seen; ``"dropped"``, how
             many calls are not in the timeline.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> with co.profile() as p:
+        ...     _ = co.ops.np.sin(np.zeros(1000))
+        >>> found = p.to_dict()
+        >>> found["threads"], found["rows"][0]["operator"], found["rows"][0]["bytes_in"]
+        (1, 'np::sin', 8000)
         """
         rows = [{**asdict(row), "kinds": list(row.kinds)} for row in self.rows]
         return {
@@ -254,6 +272,17 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         ------
         ArgumentError
             If the suffix is another one.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, numpy as np, customop as co
+        >>> with co.profile() as p:
+        ...     _ = co.ops.np.sin(np.zeros(1000))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "calls.folded")
+        ...     p.save(path)
+        ...     print(path.read_text())  # doctest: +ELLIPSIS
+        np::sin...
         """
         save(path, self._tracks, self.dropped, self.wall_ns)
 

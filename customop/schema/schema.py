@@ -259,7 +259,7 @@ class Schema(Frozen):
         return values[:count], dict(zip(names, values[count:], strict=True))
 
     def index(self, name: str) -> int:
-        """Position of a parameter."""
+        """Return the position of a parameter."""
         return [p.name for p in self.parameters].index(name)
 
     def __str__(self) -> str:
@@ -269,7 +269,7 @@ class Schema(Frozen):
         return str(page.schema_html(self))
 
     def parameter_texts(self) -> list[str]:
-        """The parameters as they are printed, with ``/`` and ``*`` between them."""
+        """Return the parameters as they are printed, with ``/`` and ``*`` between them."""
         texts: list[str] = []
         previous = ""
         for p in self.parameters:
@@ -282,7 +282,7 @@ class Schema(Frozen):
         return [*texts, "/"] if previous == POSITIONAL_ONLY else texts
 
     def returns_text(self) -> str:
-        """The results as they are printed after the arrow."""
+        """Return the results as they are printed after the arrow."""
         if not self.is_tuple and len(self.returns) == 1:
             text = str(self.returns[0])
             needs_parentheses = text.startswith("(") or " " in text
@@ -321,6 +321,21 @@ class Schema(Frozen):
         Returns
         -------
         CustomOpError
+            It is not raised.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(Array x, int n) -> Array")
+        >>> raise schema.error(
+        ...     co.ArgumentError, "mylib::take", "'n' is -1", do="pass n >= 0", parameter="n"
+        ... )
+        Traceback (most recent call last):
+            ...
+        customop.ArgumentError: mylib::take: 'n' is -1
+          mylib::take(Array x, int n) -> Array
+                               ^^^^^
+          do: pass n >= 0
         """
         joint = "" if what.startswith(" ") else ": "
         shown = () if parameter is None else (self.show(qualname, parameter),)
@@ -335,7 +350,26 @@ class Schema(Frozen):
         )
 
     def show(self, qualname: str, parameter: str = "") -> str:
-        """The schema on one line, with carets under a parameter, or its ``"return"``."""
+        """Return the schema on one line, with carets under a parameter if one is named.
+
+        Parameters
+        ----------
+        qualname : str
+            The name of the operator, written before the schema.
+        parameter : str
+            A parameter, or ``"return"`` for the results.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> print(co.Schema.parse("(Array x, int n) -> Array").show("mylib::take", "n"))
+        mylib::take(Array x, int n) -> Array
+                             ^^^^^
+        """
         text = f"{qualname}{self}"
         if parameter == "return":
             width = len(self.returns_text())
@@ -365,6 +399,17 @@ class Schema(Frozen):
         ------
         SchemaError
             If the text does not follow the grammar; a caret shows the place.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(Array x, int[] shape) -> Array")
+        >>> [p.name for p in schema.parameters]
+        ['x', 'shape']
+        >>> co.Schema.parse("(Array x, integer n) -> Array")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        customop.SchemaError: ...
         """
         if not isinstance(text, str):
             raise SchemaError(
@@ -381,10 +426,34 @@ class Schema(Frozen):
         mutates_args: Iterable[str] | str = (),
         scope: FrameType | None = None,
     ) -> Schema:
-        """Infer a schema from type hints; see `infer_schema`.
+        """Infer a schema from type hints; see `infer_schema`, which returns its text.
 
-        Hints that are strings may use names of the frames from `scope` outwards, if
-        their code contains the function.
+        Parameters
+        ----------
+        fn : callable
+            A function with type hints for every parameter and the result.
+        mutates_args : iterable of str, or "unknown"
+            Names of the array parameters that the function writes; ``"unknown"`` for all.
+        scope : frame, optional
+            Hints that are strings may use names of the frames from this one outwards, if
+            their code contains the function.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        SchemaError
+            If a hint is missing or has no schema type, a default does not fit, or
+            `mutates_args` names something other than an array parameter.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray: ...
+        >>> print(co.Schema.infer(scale))
+        (Array x, float factor=2.0) -> Array
         """
         outline = outline_of(fn, scope)
         key = None if outline is None else key_of(outline, mutates_args)

@@ -63,6 +63,15 @@ class Tag(enum.Enum):
         A fake kernel must give the exact strides of the result.
     flexible_layout
         A fake kernel need not give the order of the axes in memory.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::clamp", mutates_args=(), tags=(co.Tag.pointwise,))
+    ... def clamp(x: np.ndarray, low: float) -> np.ndarray:
+    ...     return np.maximum(x, low)
+    >>> clamp(co.FakeArray((4, 3)), 0.0)  # the fake kernel comes from the tag
+    FakeArray(f64[4, 3], device='cpu')
     """
 
     inplace = "inplace"

@@ -26,6 +26,15 @@ class SymBool(InContext):
     ----------
     condition : Condition
         The comparison.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeMode().from_array(np.zeros((4, 3)), sizes=("batch", 3))
+    >>> type(x.shape[0] > 3) is co.SymBool
+    True
+    >>> x.shape[0] >= 0  # follows from the bounds
+    True
     """
 
     __slots__ = ("condition", "number_class")

@@ -250,6 +250,14 @@ class SymFloat(RealNumber):
         The sizes of the capture that it belongs to.
     hint : float or None
         Its value in the call that was captured; None if it depends on data.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeMode().from_array(np.zeros((4, 3)), sizes=("batch", 3))
+    >>> half = x.shape[0] / 2
+    >>> type(half) is co.SymFloat, half.hint
+    (True, 2.0)
     """
 
     __slots__ = ("calculation",)

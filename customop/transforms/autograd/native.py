@@ -20,7 +20,18 @@ __all__ = ["native"]
 
 
 class Native(GradRule):
-    """Differentiates the kernel itself: register with ``register_autograd(native)``."""
+    """Differentiates the kernel itself: register with ``register_autograd(native)``.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::softplus", mutates_args=())
+    ... def softplus(x: np.ndarray) -> np.ndarray:
+    ...     return np.log1p(np.exp(x))
+    >>> op = softplus.register_autograd(co.native)
+    >>> co.grad(op)(np.array(0.0))
+    np.float64(0.5)
+    """
 
     __slots__ = ()
 

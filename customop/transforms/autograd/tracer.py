@@ -25,6 +25,17 @@ class GradTracer(Tracer):
     ----------
     grad : array or None
         For a `variable`: the sum of the gradients of all `backward` calls so far.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> y = np.sum(x * x)
+    >>> isinstance(y, co.GradTracer)
+    True
+    >>> y.backward()
+    >>> x.grad
+    array([2., 4.])
     """
 
     __slots__ = ("node",)
@@ -59,7 +70,23 @@ class GradTracer(Tracer):
     def backward(
         self, gradient: Array | float | None = None, *, retain_graph: bool = False
     ) -> None:
-        """Add the gradient of this value to its variables; see `backward`."""
+        """Add the gradient of this value to the `grad` of its variables; see `backward`.
+
+        Parameters
+        ----------
+        gradient : array, optional
+            Cotangent of this value; needed where it has axes.
+        retain_graph : bool
+            Keep the saved arrays, so that `backward` can run again.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> x = co.variable(np.array([1.0, 2.0]))
+        >>> (x * x).backward(np.array([1.0, 10.0]))
+        >>> x.grad
+        array([ 2., 40.])
+        """
         interpreter: Any = self.interpreter  # a GradInterpreter
         interpreter.backward(self, gradient, retain_graph)
 

@@ -290,6 +290,14 @@ def backward(
         graph has been freed.
     MissingRuleError
         If an operator on the way has no autograd rule.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> co.backward(np.sum(x**3))
+    >>> x.grad
+    array([ 3., 12.])
     """
     if not isinstance(y, GradTracer):
         raise no_variable(y)

@@ -25,6 +25,16 @@ class GraphTracer(Tracer):
     ----------
     node : Node
         The node that has the value.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def f(x):
+    ...     y = np.sin(x)
+    ...     print(type(y).__name__, y.shape, y.node)
+    ...     return y
+    >>> graph = co.make_fx(f)(np.zeros(3))
+    GraphTracer (3,) sin
     """
 
     __slots__ = ("node",)
