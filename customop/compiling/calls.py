@@ -18,10 +18,10 @@ from customop.compiling.leaf_guards import leaf_tests
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
 from customop.compiling.within import PLAIN
-from customop.core.boxes import share
 from customop.core.generated import generate
 from customop.core.interpreter import current_mode
 from customop.core.observe import open_modes
+from customop.core.overlaps import share
 from customop.graph.module import GraphModule
 from customop.graph.node import Node
 from customop.graph.unpack import packer, unpacker

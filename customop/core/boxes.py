@@ -27,6 +27,7 @@ from customop.arrays.fake import make_fake
 from customop.arrays.kinds import FAKE, is_fake, is_traced
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.strides import axis_order, packed_strides, strides_of
+from customop.core.overlaps import overlap, root_of
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
@@ -46,14 +47,12 @@ __all__ = [
     "handle_boxes",
     "is_scalar",
     "is_view",
-    "origins",
-    "overlap",
     "pin",
     "place_of",
     "renew",
     "sealed",
-    "share",
     "strides_of_box",
+    "strides_sources",
     "views_another",
     "write",
     "write_back",
@@ -81,12 +80,21 @@ class Pinned:
         Those of NumPy's array. A write may change the order of the content in memory.
     is_sealed : bool
         Whether it cannot be written.
+    sources : tuple
+        What the strides follow from, see `strides_sources`.
     """
 
-    __slots__ = ("is_sealed", "strides")
+    __slots__ = ("is_sealed", "sources", "strides")
 
-    def __init__(self, strides: tuple[int, ...], *, is_sealed: bool = False) -> None:
+    def __init__(
+        self,
+        strides: tuple[int, ...],
+        sources: tuple[Any, ...] = (),
+        *,
+        is_sealed: bool = False,
+    ) -> None:
         self.strides: tuple[int, ...] = strides
+        self.sources: tuple[Any, ...] = sources
         self.is_sealed: bool = is_sealed
 
 
@@ -170,10 +178,35 @@ def connect_results(
 
 
 def views_another(box: Tracer, known: dict[int, Any] | None = None) -> bool:
-    """Whether NumPy's array would be a view of another one.
+    """Whether NumPy's array would be a view of another one, where the answer matters.
 
     `known` has strides that were worked out before, see `strides_of_box`.
     """
+    found = _is_view(box, known)
+    _show_strides(box)
+    return found
+
+
+def _show_strides(box: Tracer) -> None:
+    """Show captures the strides that have decided whether a box is a view."""
+    if type(box.box_place) is tuple:
+        op, args, _ = box.box_place
+        parent, rule = args[op.view_slot], op.find_rule(is_view)
+        sources = () if rule is None else strides_sources(parent)
+        if sources and _depends_on_strides(rule, parent, args):
+            for interpreter, source in sources:
+                interpreter.see_strides(source)
+
+
+def _depends_on_strides(rule: Any, parent: Tracer, args: Sequence[Any]) -> bool:
+    """Whether an array with gaps in all axes has another answer than a dense one."""
+    shape, step = tuple(parent.shape), dtype_of(parent).itemsize
+    lengths = shape, tuple([n + 1 for n in shape])
+    dense, apart = [packed_strides(n, range(len(n)), step) for n in lengths]
+    return bool(rule(dense, *args)) != bool(rule(apart, *args))
+
+
+def _is_view(box: Tracer, known: dict[int, Any] | None = None) -> bool:
     place = box.box_place
     if type(place) is not tuple:
         return False
@@ -203,6 +236,7 @@ def renew(view: Tracer) -> None:
     interpreter = view.interpreter
     for box in reversed(chain):
         op, args, number = place_of(box)
+        _show_strides(box)
         found = flat(interpreter.again(op, args))[number]
         box.__class__ = box.box_fresh_class
         box.interpreter = interpreter
@@ -220,6 +254,7 @@ def _empty(view: Any) -> None:
 def empty_views(box: Tracer) -> None:
     """Have all views of a box taken again before they are read, and views of these."""
     known: dict[int, Any] = {}
+    found: list[Any] = []
     parents: list[Any] = [box]
     while parents:
         parent = parents.pop()
@@ -227,14 +262,17 @@ def empty_views(box: Tracer) -> None:
         if views is None:
             continue
         parent.box_views = None
-        for view in [found() for found in views.values()]:
+        for view in [alive() for alive in views.values()]:
             if view is None or view.box_is_stale:
                 continue
-            if not views_another(view, known):
+            if not _is_view(view, known):
+                _show_strides(view)
                 view.box_place = None
                 continue
-            _empty(view)
+            found.append(view)
             parents.append(view)
+    for view in found:
+        _empty(view)
 
 
 # ---- scalars and strides: what NumPy's array would be ----
@@ -245,7 +283,7 @@ def is_scalar(box: Any) -> bool:
     if tuple(box.shape) != () or not is_traced(box):
         return is_fake(box) and not box.shape
     place = box.box_place
-    if type(place) is Pinned or views_another(box):
+    if type(place) is Pinned or _is_view(box):
         return False
     if type(place) is tuple and is_scalar(place[1][place[0].view_slot]):
         return True  # as what NumPy's methods of scalars return
@@ -276,6 +314,23 @@ def strides_of_box(box: Tracer, known: dict[int, Any] | None = None) -> tuple[in
         known[id(view)] = _strides_of_view(view, known)
         box = view
     found: tuple[int, ...] = known[id(box)]
+    return found
+
+
+def strides_sources(box: Any) -> tuple[Any, ...]:
+    """What the strides of a box follow from.
+
+    Pairs of a capture and its node whose array has lain in memory as NumPy's array does.
+    For other arguments the graph may be run with other strides.
+    """
+    found: tuple[Any, ...] = ()
+    while is_traced(box):
+        box = root_of(box)
+        place = box.box_place
+        if type(place) is Pinned:
+            return (*found, *place.sources)
+        found += box.interpreter.strides_sources(box)
+        box = box.below
     return found
 
 
@@ -325,8 +380,12 @@ def _pinned(box: Tracer) -> Pinned | None:
 
     A scalar has none.
     """
-    is_known = _root(box).box_place is not None
-    return Pinned(strides_of_box(box)) if is_known and not is_scalar(box) else None
+    is_known = root_of(box).box_place is not None
+    return _pin_of(box) if is_known and not is_scalar(box) else None
+
+
+def _pin_of(box: Tracer) -> Pinned:
+    return Pinned(strides_of_box(box), strides_sources(box))
 
 
 def sealed(value: Any) -> Any:
@@ -334,14 +393,14 @@ def sealed(value: Any) -> Any:
     if not is_traced(value):
         return value
     new = frozen(value)
-    new.box_place = Pinned(strides_of_box(new), is_sealed=True)
+    new.box_place = Pinned(strides_of_box(new), strides_sources(new), is_sealed=True)
     return new
 
 
 def pin(box: Tracer) -> None:
     """Note that NumPy's value would be an array, although it has no axes."""
     if box.box_place is None:
-        box.box_place = Pinned(strides_of_box(box))
+        box.box_place = _pin_of(box)
 
 
 def fill(box: Any, new: Any) -> None:
@@ -372,7 +431,7 @@ def write(box: Tracer, new: Any) -> None:
     if origin is not None:
         _check_alone(box, origin)
     if type(place) is not Pinned:
-        box.box_place = Pinned(strides_of_box(box))
+        box.box_place = _pin_of(box)
     box.interpreter.replace(box, content)
     box.interpreter.note_write(box)
     if origin is not None:
@@ -413,16 +472,6 @@ def _check_level(box: Tracer, new: Any) -> None:
         )
 
 
-def _root(box: Tracer) -> Tracer:
-    while type(box.box_place) is tuple:
-        op, args, _ = box.box_place
-        box = args[op.view_slot]
-    return box
-
-
-# ---- arguments that share memory ----
-
-
 def _check_alone(box: Tracer, origin: Any) -> None:
     """Raise where an input is written that shares memory with another argument."""
     others = [v for v in box.interpreter.given() if v is not origin]
@@ -433,32 +482,3 @@ def _check_alone(box: Tracer, origin: Any) -> None:
             " another argument shares its memory",
             do="pass a copy of one of them",
         )
-
-
-def origins(value: Any) -> list[Any]:
-    """An argument, and what it is in outer transforms."""
-    found = []
-    while value is not None:
-        found.append(value)
-        root = _root(value) if is_traced(value) else None
-        value = getattr(root, "box_origin", None)
-    return found
-
-
-def overlap(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory, or what they are outside of all transforms."""
-    return share(a, b) or share(origins(a)[-1], origins(b)[-1])
-
-
-def share(a: Any, b: Any) -> bool:
-    """Whether two arrays lie in the same memory: both plain, or both traced."""
-    if is_traced(a) and is_traced(b):
-        return _root(a) is _root(b)
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return False
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # any int
-    except np.exceptions.TooHardError:
-        return True

@@ -33,12 +33,10 @@ from customop.core.boxes import (
     fill,
     frozen,
     is_scalar,
-    origins,
-    overlap,
     pin,
-    share,
 )
 from customop.core.observe import open_modes
+from customop.core.overlaps import origins, overlap, share
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
@@ -271,6 +269,10 @@ class Interpreter(ABC):
         while mode is not None:
             mode.see_write(box)
             mode = mode.outer
+
+    def strides_sources(self, box: Tracer) -> tuple[Any, ...]:
+        """Pairs of a capture and its node, if that decides the strides of a tracer."""
+        return ()
 
     def guard(self, origin: Any) -> None:
         """Note that an argument was written: calls with it under another name raise."""

@@ -17,7 +17,7 @@ from customop.arrays.lost import (
 )
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.pytree import add_leaf_class
-from customop.core import boxes
+from customop.core import boxes, overlaps
 from customop.errors import DataDependentError
 
 if TYPE_CHECKING:  # an interpreter makes tracers, and a tracer knows its interpreter
@@ -120,7 +120,7 @@ class Tracer(ArrayMethods):
 
     def box_shares(self, other: Any) -> bool:
         """Whether NumPy's value would lie in the memory of another traced one."""
-        return boxes.share(self, other)
+        return overlaps.share(self, other)
 
     def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides of this value, from those of the value below."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,17 @@ from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray
 from customop.arrays.foreign import check_own_rules, has_own_rules
-from customop.arrays.kinds import is_array
+from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.strides import (
+    all_plain,
+    axis_order,
+    packed_strides,
+    strides_of,
+)
+from customop.core.boxes import strides_of_box
 from customop.errors import GuardError
 from customop.frozen import Frozen
-from customop.graph.node import ITEM, Node
+from customop.graph.node import ITEM, PLACEHOLDER, Node
 from customop.shapes.symbols import Symbolic
 
 __all__ = [
@@ -25,6 +32,7 @@ __all__ = [
     "ResultGuard",
     "apart_guard",
     "guard_line",
+    "guard_strides",
     "guards_of",
     "result_guard",
 ]
@@ -51,14 +59,23 @@ class InputGuard(Frozen):
         A `FakeArray` for an array, else the value itself.
     place : str
         Where the graph was traced.
+    has_strides : bool
+        Whether its strides have decided what is a view, and must be the same.
     """
 
     source: str
     expected: Any
     place: str = ""
+    has_strides: bool = False
 
     def __str__(self) -> str:
-        return f"{self.source} is {_shown(self.expected)}"
+        return f"{self.source} is {self._text_of(self.expected)}"
+
+    def _text_of(self, value: Any) -> str:
+        shown = _shown(value)
+        if not self.has_strides or not is_array(value):
+            return shown
+        return f"{shown} with strides {_strides(value)}"
 
     def holds(self, value: Any) -> bool:
         """Whether a value may be the input."""
@@ -77,7 +94,10 @@ class InputGuard(Frozen):
             return "" if is_right else "what is not a random generator"
         if not isinstance(expected, FakeArray):
             return "" if _is_same(value, expected) else "another value"
-        return _misfit(value, expected)
+        misfit = _misfit(value, expected)
+        if misfit or not self.has_strides:
+            return misfit
+        return "other strides" if _lies_otherwise(value, expected) else ""
 
     def check(self, value: Any) -> None:
         """Raise unless a value may be the input."""
@@ -85,11 +105,16 @@ class InputGuard(Frozen):
         check_own_rules(value, f"the graph's argument {self.source}", GuardError)
         if reason:
             raise GuardError(
-                f"the graph is called with {reason}: {self.source} is {_shown(value)}",
-                f"it was traced with {_shown(self.expected)}"
+                f"the graph is called with {reason}: {self.source} is"
+                f" {self._text_of(value)}",
+                f"it was traced with {self._text_of(self.expected)}"
                 + (f" at {self.place}" if self.place else ""),
+                *([_WHY_STRIDES] if self.has_strides else []),
                 do="trace the function again for such arguments",
             )
+
+
+_WHY_STRIDES = "strides decide whether a result that is written is a view"
 
 
 def _shown(value: Any) -> str:
@@ -114,6 +139,25 @@ def _misfit(value: Any, expected: FakeArray) -> str:
     return "" if is_fit else "another shape"
 
 
+def _strides(value: Any) -> Sequence[Any]:
+    found: Sequence[Any] = (
+        strides_of_box(value) if is_traced(value) else strides_of(value)
+    )
+    return found
+
+
+def _lies_otherwise(value: Any, expected: FakeArray) -> bool:
+    """Whether elements of an array of the right shape lie otherwise in memory."""
+    shape, wanted = tuple(value.shape), expected.strides
+    if not all_plain((*expected.shape, *shape)):  # it was traced with a dense array
+        order = axis_order(expected.shape, wanted)
+        wanted = packed_strides(shape, order, expected.dtype.itemsize)
+    if any(type(n) is int and n == 0 for n in shape):
+        return False
+    triples = zip(shape, _strides(value), wanted, strict=True)
+    return any(n != 1 and a != b for n, a, b in triples)
+
+
 def _is_same(value: Any, expected: Any) -> bool:
     """Whether a value equals the traced one, nan included."""
     if value is expected:
@@ -127,9 +171,30 @@ def _is_same(value: Any, expected: Any) -> bool:
 def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
     """The guards of the inputs of a graph, in order."""
     return [
-        InputGuard(node.meta.get("source", node.name), node.val, place)
+        InputGuard(
+            node.meta.get("source", node.name),
+            node.val,
+            place,
+            node.meta.get("has_strides", False),
+        )
         for node in inputs
     ]
+
+
+def guard_strides(nodes: Iterable[Node]) -> None:
+    """Have a graph check the strides of all inputs that some of its nodes depend on.
+
+    The strides of these nodes have decided what is a view.
+    """
+    waiting = [*nodes]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if node.op == PLACEHOLDER and isinstance(node.val, FakeArray):
+            node.meta["has_strides"] = True
+        new = [n for n in node.inputs if n not in seen]
+        seen.update(new)
+        waiting += new
 
 
 class ApartGuard(Frozen):
@@ -192,19 +257,27 @@ def guard_line(
 
     The usual case is a condition, others are a call of `check`.
     """
-    fast = _fast(name, guard.expected, bind)
+    fast = _fast(name, guard, bind)
     return f"if not ({fast}): {check}({name})" if fast else f"{check}({name})"
 
 
-def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:
+def _fast(name: str, guard: InputGuard, bind: Callable[[str, Any], str]) -> str:
     """A condition for which an input is as expected; others may be, too."""
+    expected = guard.expected
     if not isinstance(expected, FakeArray):
         return ""
     array, dtype = bind("ndarray", np.ndarray), bind("dtype", expected.dtype)
     parts = [f"type({name}) is {array}", f"{name}.dtype is {dtype}"]
     shape: Sequence[Any] = expected.shape
     if all(type(n) is int for n in shape):
-        return " and ".join([*parts, f"{name}.shape == {expected.shape}"])
+        parts.append(f"{name}.shape == {expected.shape}")
+        if guard.has_strides:
+            parts.append(f"{name}.strides == {expected.strides}")
+        return " and ".join(parts)
+    if guard.has_strides:
+        if axis_order(expected.shape, expected.strides) != [*range(len(shape))]:
+            return ""
+        parts.append(f"{name}.flags.c_contiguous")
     parts.append(f"len({name}.shape) == {len(shape)}")
     parts += [
         f"{name}.shape[{axis}] == {n}" for axis, n in enumerate(shape) if type(n) is int

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from customop.arrays.describe import describe
-from customop.core.boxes import fill, frozen, origins, share
+from customop.core.boxes import fill, frozen
 from customop.core.interpreter import Interpreter, current_mode
 from customop.core.kinds import AUTOGRAD
+from customop.core.overlaps import origins, share
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer

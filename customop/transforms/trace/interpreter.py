@@ -21,6 +21,7 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import GraphError
 from customop.graph.graph import Graph
+from customop.graph.guards import guard_strides
 from customop.graph.node import CALL, Node, nodes_in
 from customop.library.ops import ops
 from customop.schema.parameters import MISSING
@@ -76,6 +77,8 @@ class Trace(Mode):
         self.sizes: SizeContext = self.graph.sizes or SizeContext()
         if not self.is_real:
             self.graph.sizes = self.sizes
+        # Nodes whose strides have decided whether a result is a view that is written.
+        self._deciding: dict[Node, None] = {}
         self._fake_mode: FakeMode = FakeMode()
         self._fake_mode.contexts.append(self.sizes)
         # Of NumPy's global generator, before an operator drew from it.
@@ -164,6 +167,14 @@ class Trace(Mode):
     def see_write(self, box: Tracer) -> None:
         """Note that an array was written."""
         self.has_writes = True
+
+    def strides_sources(self, box: Tracer) -> tuple[Any, ...]:
+        """The node of a value, whose strides depend on those of inputs."""
+        return ((self, box.node),) if isinstance(box, GraphTracer) else ()
+
+    def see_strides(self, node: Node) -> None:
+        """Note that the strides of a node have decided what is a view."""
+        self._deciding[node] = None
 
     def replace(self, box: Tracer, new: Any) -> None:
         """Put the content of another tracer in one: an array, as NumPy's is.
@@ -333,6 +344,7 @@ class Trace(Mode):
     def end(self) -> None:
         """End the trace: its tracers die, and random states are as they were."""
         super().end()
+        guard_strides(self._deciding)
         if self._state is not None:
             np.random.set_state(self._state)  # noqa: NPY002  # see above
             self._state = None

@@ -339,7 +339,7 @@ class _Capture:
         if not leaf.shape and _is_box(leaf):
             pin(tracer)
         if strides_of(below) != strides_of(fake):  # the copy has no gaps
-            tracer.box_place = Pinned(strides_of(fake))
+            tracer.box_place = Pinned(strides_of(fake), ((trace, node),))
         self.inputs.append((tracer, node))
         return tracer
 
