@@ -92,7 +92,7 @@ def write_out(
 def plain_refused(name: str, value: Any) -> ArgumentError:
     """The error for a traced or fake value that is written into a plain array."""
     return ArgumentError(
-        f"{name} would write {describe(value)} into an array in place",
+        f"{name} would write {describe(value)} into a plain array",
         do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     )

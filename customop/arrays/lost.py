@@ -15,6 +15,7 @@ __all__ = [
     "asked_by_setitem",
     "called_method",
     "installed_caller",
+    "instead_of_caller",
 ]
 
 # What is refused, and what to do, where a user writes into an array.
@@ -23,6 +24,27 @@ SETITEM = (
     "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004  # one text
     " like=x) of such an x",
 )
+
+# Class of NumPy whose methods convert values -> its name for users.
+_CLASSES = {
+    "AxisConcatenator": "np.r_ or np.c_",
+    "MaskedArray": "np.ma.array",
+    "matrix": "np.matrix",
+    "nd_grid": "np.mgrid or np.ogrid",
+    "ndenumerate": "np.ndenumerate",
+    "vectorize": "np.vectorize",
+}
+# What to write in place of what NumPy offers, where `traceable` does not help.
+_INSTEAD = {
+    "np.full": "np.full(shape, x, like=x)",
+    "np.ma.array": "np.where(mask, 0, x), with the mask as an array beside it",
+    "np.matrix": "the array x itself, and @ for the product of matrices",
+    "np.mgrid or np.ogrid": "np.meshgrid(np.linspace(a, b, n), indexing='ij')",
+    "np.ndenumerate": "for i in np.ndindex(x.shape), and x[i]",
+    "np.r_ or np.c_": "np.concatenate([...]) for np.r_, np.stack([...], axis=-1) for np.c_",
+    "np.vectorize": "f(x) itself where f computes with arrays, vmap(f)(x), or map(f, x)",
+}
+_TRACEABLE = "customop.traceable(f) for the function f that converts its arguments"
 
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
@@ -52,6 +74,11 @@ def installed_caller() -> str | None:
     return name
 
 
+def instead_of_caller(caller: str) -> str:
+    """Advice for a function of an installed package that asks for a value."""
+    return _INSTEAD.get(caller, _TRACEABLE)
+
+
 def _is_installed(frame: FrameType) -> bool:
     # Not by pathlib, which takes 3 ms to import.
     path = re.split(r"[\\/]", frame.f_code.co_filename)
@@ -65,6 +92,9 @@ def _is_numpy(frame: FrameType) -> bool:
 
 def _public_name(code: CodeType) -> str | None:
     """The name by which users call a function of NumPy, such as 'np.linalg.norm'."""
+    cls, dot, _ = code.co_qualname.partition(".")
+    if dot and cls in _CLASSES:
+        return _CLASSES[cls]
     for prefix in ("np", "np.linalg", "np.fft"):
         module = sys.modules.get(prefix.replace("np", "numpy", 1))
         found = getattr(module, code.co_name, None)

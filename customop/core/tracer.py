@@ -14,6 +14,7 @@ from customop.arrays.lost import (
     asked_by_setitem,
     called_method,
     installed_caller,
+    instead_of_caller,
 )
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.pytree import add_leaf_class
@@ -183,7 +184,7 @@ class Tracer(ArrayMethods):
         if caller is not None:
             raise self._lost(
                 f"np.array(), called by {caller}, is given",
-                "customop.traceable(f) for the function f that converts its arguments",
+                instead_of_caller(caller),
             )
         raise self._lost(
             "np.array(), or a NumPy kernel, is given",

@@ -81,8 +81,7 @@ def _wide(x: Any, key: Any, mask: Any) -> tuple[Any, int]:
 
 def _unknown(where: str) -> DataDependentError:
     return DataDependentError(
-        f"a mask as an index, under vmap, {where}: each row takes another number of"
-        " elements",
+        f"x[mask] under vmap {where}: each row takes another number of elements",
         do="use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
         " once for each row",
     )

@@ -39,7 +39,7 @@ def _check_box(name: str, x: Any) -> None:
     """Raise unless traced values can be written into an array."""
     if not isinstance(x, Tracer | FakeArray):
         raise ArgumentError(
-            f"{name} would write a traced value into an array in place",
+            f"{name} would write a traced value into a plain array",
             do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
             " like=x)",
         )

@@ -191,10 +191,10 @@ def jacrev(
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
         at = chosen(what, wanted, len(args))
         primals = tuple(args[i] for i in at)
+        inputs = [as_input(x, f"{what}: the argument") for x in flatten(primals)[0]]
         found = _either_vjp(_of_chosen(fn, args, at, kwargs), *primals, has_aux=has_aux)
         leaves, structure = flatten(found[0])
         leaves = _as_floats(leaves, what)
-        inputs = [as_input(x, f"{what}: the argument") for x in flatten(primals)[0]]
         _check_linear("jacrev", inputs, leaves)
         if not leaves or not inputs:
             empty = primals[0] if is_single else primals

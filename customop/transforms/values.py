@@ -10,9 +10,15 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import in_byte_order, is_inexact
-from customop.arrays.foreign import PLAIN_OF_CLASS, check_own_rules, decides_ufuncs
+from customop.arrays.foreign import (
+    PLAIN_OF_CLASS,
+    check_own_rules,
+    decides_ufuncs,
+    has_own_rules,
+)
 from customop.arrays.kinds import has_memory, is_array, is_traced
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.pytree import Structure
 from customop.core.boxes import Pinned, frozen
 from customop.errors import GradientError
 from customop.transforms.carrier import check_carried
@@ -35,36 +41,57 @@ __all__ = [
 # ---- inputs ----
 
 
-def as_input(value: Any, what: str, number: int | None = None) -> Any:
+def as_input(
+    value: Any,
+    what: str,
+    number: int | None = None,
+    structure: Structure | None = None,
+) -> Any:
     """An input of a transform: an array of floats, or a Python float as one.
 
-    Messages call it `what`, with its number if there are several.
+    Messages call it `what`, with its number if there are several, and with its path in
+    the `structure` of which it is the leaf of this number.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fc":
         return value
-    what = _numbered(what, number)
     if isinstance(value, float | complex) and not isinstance(value, np.generic):
         return np.asarray(value)[()]  # a scalar, which x += 1 does not write
     if not is_array(value):
+        wanted = "a float" if isinstance(value, int) else "an array of floats"
         raise GradientError(
-            f"{what} must be an array of floats, got {show(value)}",
-            do="pass an array of floats, and bind other arguments: lambda x: f(x, n)",
+            f"{_named(what, number, structure)} must be an array of floats, got"
+            f" {show(value)}",
+            do=f"pass {wanted}, and bind other arguments: lambda x: f(x, n)",
         )
-    check_own_rules(value, what, GradientError)
-    if decides_ufuncs(type(value)):
+    cls = type(value)
+    if has_own_rules(cls):
+        check_own_rules(value, _named(what, number, structure), GradientError)
+    if decides_ufuncs(cls):
         raise GradientError(
-            f"{what} is a {type(value).__name__}, whose __array_ufunc__ computes what"
-            " NumPy's rules do not know",
+            f"{_named(what, number, structure)} is a {cls.__name__}, whose"
+            " __array_ufunc__ computes what NumPy's rules do not know",
             do=PLAIN_OF_CLASS,
         )
-    if type(value) is not np.ndarray:
+    if cls is not np.ndarray:
         check_carried(value)
     if not is_inexact(value.dtype):
         raise GradientError(
-            f"{what} has dtype {value.dtype}, which has no derivative",
-            do="pass x.astype(float)",
+            f"{_named(what, number, structure)} has dtype {value.dtype}, which has no"
+            " derivative",
+            do=_AS_FLOATS.get(value.dtype.kind, "pass x.astype(float)"),
         )
     return value
+
+
+# How to make floats of arrays for which x.astype(float) is not the answer.
+_AS_FLOATS: Final = {
+    "V": "pass the fields that are floats as arrays of their own, such as x['name']",
+    "M": "pass the time from a start as floats: (x - x[0]) / np.timedelta64(1, 's')",
+    "m": "pass the time as floats: x / np.timedelta64(1, 's')",
+    **dict.fromkeys(
+        "SUT", "pass an array of floats, and bind the text: lambda x: f(x, t)"
+    ),
+}
 
 
 # A cast to floats at the end would hide that nothing before it has a derivative.
@@ -78,25 +105,43 @@ def as_cotangent(given: Any, output: Any, what: str, number: int | None = None) 
     return _as_like(given, output, what, number, "output")
 
 
-def as_tangent(given: Any, primal: Any, what: str, number: int | None = None) -> Any:
+def as_tangent(
+    given: Any,
+    primal: Any,
+    what: str,
+    number: int | None = None,
+    structure: Structure | None = None,
+) -> Any:
     """A tangent of the shape and dtype of its primal; numbers become arrays."""
-    return _as_like(given, primal, what, number, "primal")
+    return _as_like(given, primal, what, number, "primal", structure)
 
 
-def _numbered(what: str, number: int | None) -> str:
-    return what if number is None else f"{what} {number}"
+def _named(what: str, number: int | None, structure: Structure | None) -> str:
+    """How messages call a value: with its number, or its path among several leaves."""
+    if number is None:
+        return what
+    if structure is None:
+        return f"{what} {number}"
+    return f"{what}{structure.accessors()[number].codify('')}"
 
 
-def _as_like(given: Any, model: Any, what: str, number: int | None, role: str) -> Any:
+def _as_like(
+    given: Any,
+    model: Any,
+    what: str,
+    number: int | None,
+    role: str,
+    structure: Structure | None = None,
+) -> Any:
     is_plain = type(given) is type(model) is np.ndarray
     if is_plain and given.shape == model.shape and given.dtype == model.dtype:
         return given
-    what = _numbered(what, number)
     if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
         given = np.asarray(given, getattr(model, "dtype", None))
     shape, dtype = getattr(model, "shape", ()), getattr(model, "dtype", None)
     if is_array(given):
-        check_own_rules(given, what, GradientError)
+        if has_own_rules(type(given)):
+            check_own_rules(given, _named(what, number, structure), GradientError)
         given = in_byte_order(given, dtype)
     if (
         not is_array(given)
@@ -106,7 +151,7 @@ def _as_like(given: Any, model: Any, what: str, number: int | None, role: str) -
         seen = abbreviated(given) if is_array(given) else show(given)
         want = abbreviated(model) if is_array(model) else show(model)
         raise GradientError(
-            f"{what} is {seen}, must be {want} like the {role}",
+            f"{_named(what, number, structure)} is {seen}, must be {want} like the {role}",
             do=f"pass an array of the shape and dtype of the {role}",
         )
     return given

@@ -109,3 +109,45 @@ def test_the_error_names_the_installed_function_that_converts() -> None:
     with pytest.raises(co.DataDependentError) as caught:
         np.asarray_chkfinite(co.FakeArray((3,), "float64"))
     assert caught.value.what.startswith("np.asarray() in np.asarray_chkfinite, of")
+
+
+CLASSES = {
+    "r_": (lambda x: np.r_[x, 1.0], "np.r_ or np.c_", "np.concatenate([...])"),
+    "c_": (lambda x: np.c_[x, x], "np.r_ or np.c_", "np.stack([...], axis=-1)"),
+    "mgrid": (lambda x: np.mgrid[0.0 : x[0]], "np.mgrid or np.ogrid", "np.meshgrid"),
+    "ma": (np.ma.array, "np.ma.array", "np.where(mask, 0, x)"),
+    "ndenumerate": (np.ndenumerate, "np.ndenumerate", "np.ndindex(x.shape)"),
+    "vectorize": (np.vectorize(abs), "np.vectorize", "vmap(f)(x)"),
+    "full": (lambda x: np.full(3, x), "np.full", "np.full(shape, x, like=x)"),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_of_numpy_have_their_own_advice(name: str) -> None:
+    """`traceable` does not reach them."""
+    fn, called, instead = CLASSES[name]
+    with pytest.raises(co.DataDependentError) as caught:
+        co.grad(lambda x: np.sum(fn(x)))(X)
+    assert caught.value.what.startswith(f"np.array(), called by {called}, is given")
+    assert instead in str(caught.value)
+    assert "traceable" not in str(caught.value)
+
+
+def test_advice_for_classes_of_numpy_works() -> None:
+    """Gradients through it are those of the formulas."""
+    instead = {
+        "r_": lambda x: np.concatenate([x, [1.0]]),
+        "c_": lambda x: np.stack([x, x], axis=-1),
+        "full": lambda x: np.full(3, x[0], like=x),
+        "vectorize": co.vmap(np.abs),
+        "map": lambda x: co.map(np.abs, x),
+    }
+    found = {k: co.grad(lambda x, f=f: np.sum(f(x)))(X) for k, f in instead.items()}
+    expected = {
+        "r_": np.ones(X.shape),
+        "c_": np.full(X.shape, 2.0),
+        "full": np.array([3.0, *np.zeros(len(X) - 1)]),
+        "vectorize": np.sign(X),
+        "map": np.sign(X),
+    }
+    np.testing.assert_equal(found, expected)

@@ -295,7 +295,7 @@ def _tracked(
         return tracer
     leaves, structure = flatten(argument)
     what = f"grad of {name}: argument {at}"
-    values = [as_input(leaf, what) for leaf in leaves]
+    values = [as_input(leaf, what, i, structure) for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
     inputs.append((structure, [tracer.node for tracer in tracers], values))
     return unflatten(structure, tracers)

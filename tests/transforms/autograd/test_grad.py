@@ -187,7 +187,7 @@ def test_gradients_of_a_registered_dataclass() -> None:
         (3, "argument 0 must be an array of floats, got int 3"),
         (True, "argument 0 must be an array of floats, got bool True"),
         ("s", "argument 0 must be an array of floats, got str 's'"),
-        ({"a": X, "n": 3}, "argument 0 must be an array of floats, got int 3"),
+        ({"a": X, "n": 3}, "argument 0['n'] must be an array of floats, got int 3"),
         (np.array(["s"]), "argument 0 has dtype <U1, which has no derivative"),
         (np.array([None]), "argument 0 has dtype object, which has no derivative"),
     ],

@@ -130,7 +130,7 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "grad of loss: argument 0 must be an array of floats, got int 3\n"
-        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
+        "  do: pass a float, and bind other arguments: lambda x: f(x, n)",
     ),
     "grad by a string": (
         lambda: co.grad(loss)("x"),
@@ -145,6 +145,34 @@ GRADIENTS: Table = {
         ValueError,
         "grad of loss: argument 0 has dtype int64, which has no derivative\n"
         "  do: pass x.astype(float)",
+    ),
+    "grad by integers in a dict": (
+        lambda: co.grad(lambda p: np.sum(p["w"]))({"w": X, "step": N}),
+        co.GradientError,
+        ValueError,
+        "grad of <lambda>: argument 0['step'] has dtype int64, which has no derivative\n"
+        "  do: pass x.astype(float)",
+    ),
+    "grad by times": (
+        lambda: co.grad(loss)(np.zeros(2, "M8[s]")),
+        co.GradientError,
+        ValueError,
+        "grad of loss: argument 0 has dtype datetime64[s], which has no derivative\n"
+        "  do: pass the time from a start as floats: (x - x[0]) / np.timedelta64(1, 's')",
+    ),
+    "grad by fields": (
+        lambda: co.grad(loss)(np.zeros(2, [("a", float)])),
+        co.GradientError,
+        ValueError,
+        "grad of loss: argument 0 has dtype [('a', '<f8')], which has no derivative\n"
+        "  do: pass the fields that are floats as arrays of their own, such as x['name']",
+    ),
+    "jacrev by a string": (
+        lambda: co.jacrev(values)("x"),
+        co.GradientError,
+        ValueError,
+        "jacrev of values: the argument must be an array of floats, got str 'x'\n"
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "grad of an array": (
         lambda: graded(values),

@@ -49,7 +49,7 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.round(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.round(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.round(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -57,8 +57,7 @@ NUMPY: Table = {
         lambda: batched(lambda x: x[x > 1.0]),
         co.DataDependentError,
         TypeError,
-        "a mask as an index, under vmap, is used as an array: each row takes another"
-        " number of elements\n"
+        "x[mask] under vmap is used as an array: each row takes another number of elements\n"
         "  do: use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
         " once for each row",
     ),
@@ -380,7 +379,7 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.sum(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.sum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.sum(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -421,7 +420,7 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.argmax(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.argmax(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.argmax(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -429,7 +428,7 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.cumsum(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.cumsum(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -472,7 +471,7 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.dot(x, out=X)),
         co.ArgumentError,
         TypeError,
-        "np.dot(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.dot(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),

@@ -252,7 +252,7 @@ MATRICES: Table = {
         lambda: co.jacrev(loss)(N),
         co.GradientError,
         ValueError,
-        "vjp: primal 0 has dtype int64, which has no derivative\n"
+        "jacrev of loss: the argument has dtype int64, which has no derivative\n"
         "  do: pass x.astype(float)",
     ),
     "jacfwd by integers": (

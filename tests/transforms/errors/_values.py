@@ -284,7 +284,7 @@ VALUES: Table = {
         lambda: graded(lambda x: np.sin(x, out=np.zeros(2))),
         co.ArgumentError,
         TypeError,
-        "np.sin(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.sin(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -292,7 +292,7 @@ VALUES: Table = {
         lambda: graded(lambda x: np.cumsum(x, out=np.zeros(2))),
         co.ArgumentError,
         TypeError,
-        "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.cumsum(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
@@ -300,7 +300,7 @@ VALUES: Table = {
         lambda: graded(add_into),
         co.ArgumentError,
         TypeError,
-        "np.add(out=...) would write GradTracer f64[2] into an array in place\n"
+        "np.add(out=...) would write GradTracer f64[2] into a plain array\n"
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
