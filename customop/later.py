@@ -24,7 +24,7 @@ class _Later:
 
 
 def later(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a call returns, for its attributes alone: the call waits until one is read.
+    """Return a stand-in for the result of a call, which runs when an attribute is read.
 
     Use it for modules that few programs need, as
     ``difflib = later(import_module, "difflib")``, and for patterns of `re`, which take

@@ -60,7 +60,7 @@ class _Calls(dict[Any, Callable[..., Any]]):
         return fn
 
     def find(self, function: Any) -> Any:
-        """What runs for a function."""
+        """Return the operator or rule for a NumPy function."""
         return find_function(function)
 
 
@@ -68,7 +68,7 @@ class _CallsAlone(_Calls):
     """The same for calls with one array and nothing else."""
 
     def find(self, function: Any) -> Any:
-        """What runs for a function."""
+        """Return the operator or rule for a NumPy function."""
         return find_alone(function)
 
 
@@ -181,7 +181,7 @@ def enter_function(function: Any, fn: Callable[..., Any], alone: Any = None) -> 
 
 
 def find_function(function: Any) -> Callable[..., Any]:
-    """What runs for a NumPy function that is not in `FUNCTIONS`, or may not be.
+    """Return what to call for a NumPy function, and import its module if needed.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def find_function(function: Any) -> Callable[..., Any]:
 
 
 def find_alone(function: Any) -> Callable[..., Any]:
-    """What runs for a NumPy function of one array and nothing else.
+    """Return what to call for a NumPy function of one array and nothing else.
 
     The operator itself, where it is known which one `find_function` would call.
     """

@@ -137,7 +137,7 @@ _FITS: dict[Any, str] = {int: "iufc", float: "fc", complex: "c"}
 
 
 def _kind(value: Any) -> Any:
-    """What NumPy knows a number or a list by."""
+    """The class of a Python number, or the dtype that NumPy gives to a value."""
     plain = type(value)
     return plain if plain in (int, float, complex) else np.asarray(value).dtype
 

@@ -34,7 +34,7 @@ __all__ = ["COMMAND"]
 
 
 class _Chosen(NamedTuple):
-    """What the targets name.
+    """The operators that the targets name.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ strict_settings: list[str] = []
 
 
 class _Miss:
-    """What a call returns whose arguments do not meet the guards."""
+    """The result of a call whose arguments do not meet the guards."""
 
 
 MISS = _Miss()

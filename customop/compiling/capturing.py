@@ -148,7 +148,7 @@ class _Capturing:
         )
 
     def _try(self) -> tuple[GraphModule, bool, set[Node]] | None:
-        """What `capture` gives; None if less is symbolic from now on."""
+        """Capture once; None if fewer sizes are symbolic from now on, to try again."""
         reads: dict[int, str] = {}
         try:
             module, has_writes, derived = self._capture(reads)

@@ -171,7 +171,7 @@ class Compiled(Generic[P, R]):
         return "\n".join([entry.text for entry in entries if entry.text])
 
     def explain(self) -> CompileReport:
-        """What was compiled, and why more than once; print it.
+        """Report what was compiled, and why more than once; print it.
 
         Returns
         -------
@@ -422,7 +422,7 @@ def _is_for_function() -> bool:
 
 
 def _found(module: str | None, name: str) -> Any:
-    """What a module has by a dotted name; None if there is nothing."""
+    """Find an object by its module and dotted name; None if it does not exist."""
     value: Any = sys.modules.get(module or "")
     for part in name.split("."):
         value = getattr(value, part, None)

@@ -133,7 +133,7 @@ class ElementProgram(NamedTuple):
 
 
 def program_of(graph: Graph, kind: str = CPU.name) -> ElementProgram:
-    """What a group computes, with variables ``a0``, ... for inputs, ``v0``, ... for values.
+    """Return the program of a group: ``a0``, ... are its inputs, ``v0``, ... its values.
 
     The same program is the same for groups of other names.
     """
@@ -180,7 +180,7 @@ def with_kernels(
 
 
 def kernels_of(module: GraphModule, title: str) -> list[NodeGroup]:
-    """What is said of each kernel of a module, such as that it is one ufunc."""
+    """Describe each kernel of a module for reports, such as that it is one ufunc."""
     targets = [node.target for node in module.graph.nodes if node.op == CALL]
     return [
         NodeGroup([node.name for node in calls], f"one {title} of {len(calls)} calls")

@@ -34,7 +34,7 @@ _MOVES = 0
 
 
 class Arrived(NamedTuple):
-    """What a backward graph is given.
+    """Which cotangents and sums a backward graph gets.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ def _once(graph: Graph, late: Collection[Node]) -> set[Node]:
 
 
 def _numbered(graph: Graph, late: Collection[Node]) -> dict[Node, Any]:
-    """What names the nodes of the forward graph: the number, and what is called."""
+    """Return a key for each node of the forward graph: its number and its target."""
     early = [n for n in graph.nodes if n not in late and n.op in (CALL, ITEM)]
     return {node: (i, str(node.target)) for i, node in enumerate(early)}
 

@@ -24,7 +24,7 @@ _ONE_DTYPE = frozenset("biufc?")
 
 
 def family_of(leaf: Any) -> Any:
-    """What is equal for leaves that differ in the lengths of axes alone."""
+    """Return a key that is equal for leaves that differ only in the lengths of axes."""
     if is_array(leaf):
         cls = type(leaf)
         return (cls, dtype_of(leaf), len(leaf.shape), device_of(leaf))
@@ -34,7 +34,7 @@ def family_of(leaf: Any) -> Any:
 
 
 def kind_of_leaf(leaf: Any) -> Any:
-    """What is equal also for ints, and for floats, that differ."""
+    """Return the same key, or the class of an int or float: its value does not count."""
     return type(leaf) if type(leaf) in (int, float) else family_of(leaf)
 
 

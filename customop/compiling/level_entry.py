@@ -1,4 +1,4 @@
-"""What a compiled function has for tracers of one transform: its graph inside of that."""
+"""The graph of a compiled function inside one transform, for that transform's tracers."""
 
 from __future__ import annotations
 
@@ -333,12 +333,12 @@ def _pin(result: Any) -> None:
 
 
 def lowered(leaf: Any) -> Any:
-    """What is below a tracer of any transform."""
+    """Return the value below a tracer of any transform; other values as they are."""
     return leaf.below if is_traced(leaf) else leaf
 
 
 def below(leaf: Any, top: Any) -> Any:
-    """What is below a tracer of one transform; other values as they are."""
+    """Return the value below a tracer of one transform; other values as they are."""
     return leaf.below if is_traced(leaf) and leaf.interpreter is top else leaf
 
 

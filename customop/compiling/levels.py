@@ -1,4 +1,4 @@
-"""What a compiled function has for tracers: its graph inside of the innermost transform.
+"""Calls of a compiled function with tracers: one graph for each level of transforms.
 
 A call with tracers is taken apart at the highest level. What is below goes to the code of the
 graph that the function has inside of that transform, and tracers are made of the results.
@@ -44,7 +44,7 @@ __all__ = ["Levels"]
 
 
 class Levels:
-    """What a compiled function has for tracers.
+    """The graphs that a compiled function has for calls with tracers.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ def _below(given: CallArguments, taken: TakenApart, cls: type[Any]) -> CallArgum
 
 
 def _stand_in(value: Any) -> Any:
-    """What a function is captured with in the place of a value of another transform."""
+    """Return a value like one of another transform, to capture a function with."""
     if value.shape or device_of(value) != CPU.name:
         return fake_of(value)
     scalar = dtype_of(value).type(1)

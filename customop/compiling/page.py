@@ -27,7 +27,7 @@ __all__ = ["report_html"]
 
 
 def report_html(report: CompileReport) -> str:
-    """What a notebook shows of a report."""
+    """Return the page that a notebook shows for a report."""
     count = report.count
     how_often = badge(
         f"compiled {counted(count, 'time')}", "plain" if count else "soft"
@@ -48,7 +48,7 @@ def report_html(report: CompileReport) -> str:
 
 
 def _entry(entry: Entry, what: str) -> Element:
-    """What was compiled for one kind of arguments, and why."""
+    """Return the part of the page about one kind of arguments."""
     facts = [(name, mono(text)) for name, text in entry.arguments.items()]
     blocks: list[Child] = [fact_list(facts)] if facts else []
     blocks += [element("div", fact, class_="lead") for fact in lines_of(entry)]

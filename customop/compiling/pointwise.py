@@ -22,7 +22,7 @@ __all__ = ["Pointwise", "operand_dtype", "pointwise_of"]
 
 
 class Pointwise(NamedTuple):
-    """What a call computes of each element.
+    """The scalar expression that a call computes for each element.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ _WEAK = (int, float)
 
 
 def pointwise_of(node: Node, kind: str = CPU.name) -> Pointwise | None:
-    """What a call on arrays of a kind computes of each element; None if not in the table.
+    """Return the expression of a call on arrays of a kind; None if it is not in the table.
 
     For ``"cuda"`` there are functions more, which have an expression in C alone.
     """

@@ -1,4 +1,4 @@
-"""What a compiled function has compiled, and why it compiled again."""
+"""Reports: what a compiled function has compiled, and why it compiled again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ page: ModuleType = later(import_module, "customop.compiling.page")
 
 
 class NodeGroup(NamedTuple):
-    """What a back end has done with some nodes.
+    """The work of a back end on some nodes.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class NodeGroup(NamedTuple):
 
 
 class EntryFacts(NamedTuple):
-    """What is said of an entry that is not kept any more.
+    """The facts about an entry that was dropped, for reports.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class EntryFacts(NamedTuple):
 
 
 def facts_of(entry: Entry) -> EntryFacts:
-    """What is said of an entry that is not kept any more."""
+    """Return the facts to keep about an entry that is dropped."""
     return EntryFacts(entry.number, _arguments(entry), entry.why)
 
 
@@ -80,7 +80,7 @@ def _arguments(entry: Entry) -> str:
 
 
 class CompileReport(Frozen):
-    """What `Compiled.explain` returns; its text is for people.
+    """The result of `Compiled.explain`; print it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class CompileReport(Frozen):
 
     @property
     def gradients(self) -> tuple[Entry, ...]:
-        """What was compiled for `grad` and `vjp` of the function."""
+        """The entries for `grad` and `vjp` of the function."""
         return tuple([entry for entry in self.transforms if entry.word == "gradient"])
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ def lines_of(entry: Entry) -> Iterator[str]:
 
 
 def groups_of(entry: Entry) -> list[NodeGroup]:
-    """What the back end says that it has done."""
+    """Return what the back end reports for an entry; empty if it reports nothing."""
     if entry.found is None or entry.module is None:
         return []
     explain = getattr(entry.code_of_backend, "explain", None)
@@ -247,7 +247,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _without_lengths(text: str) -> str:
-    """What stands before the brackets of an array, and the number of its axes."""
+    """Return the text of an array without its lengths: the dtype and the commas."""
     kind, bracket, lengths = text.partition("[")
     return f"{kind}{bracket}{lengths.count(',')}"
 

@@ -1,4 +1,4 @@
-"""What a function uses without getting it as an argument, and whether it is the same still.
+"""Values that a function uses and does not take as arguments, and whether they changed.
 
 Cells, globals, attributes, lists and dicts that the function can reach are slots. What
 they hold when the function is captured is a constant of its graph, so each call looks
@@ -50,7 +50,7 @@ __all__ = ["Surroundings", "WatchedName"]
 
 
 class Surroundings:
-    """What a function can reach.
+    """The values that a function can reach.
 
     Parameters
     ----------

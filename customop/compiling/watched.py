@@ -1,4 +1,4 @@
-"""What a function reads beside its arguments, and conditions for it to be the same."""
+"""Values that a function reads beside its arguments, and checks that they are the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTAINERS = (list, dict, set, tuple, frozenset, deque, MappingProxyType)
 
 
 class _Gone:
-    """What a slot holds after it was deleted."""
+    """The content of a slot that was deleted."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -64,7 +64,7 @@ class WatchedName(NamedTuple):
     label: str
 
     def now(self) -> Any:
-        """What it holds now."""
+        """The present content."""
         if isinstance(self.owner, CellType):
             return content(self.owner)
         return self.owner.get(self.key, GONE)
@@ -234,7 +234,7 @@ class Members:
 
 
 def items_of(owner: Any) -> list[Any]:
-    """What is in a container; of a mapping the keys, then the values."""
+    """Return the items of a container; of a mapping the keys, then the values."""
     if isinstance(owner, dict | MappingProxyType):
         return [*owner, *owner.values()]
     return [*owner]
@@ -257,7 +257,7 @@ def codes_test(functions: Iterable[FunctionType], bind: Bind) -> str:
 
 
 def content(cell: CellType) -> Any:
-    """What is in a cell."""
+    """Return the content of a cell."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

@@ -124,7 +124,7 @@ class Within(ABC):
 
     @abstractmethod
     def _take(self, leaf: Any, values: list[Any]) -> int:
-        """What else a result has, see `Result.extra`; it may add to the outputs."""
+        """Return `Result.extra` of a result; it may add to the outputs."""
 
     def _finish_run(
         self, trace: Trace, given: Sequence[Any], values: list[Any]

@@ -318,7 +318,7 @@ def strides_of_box(box: Tracer, known: dict[int, Any] | None = None) -> tuple[in
 
 
 def strides_sources(box: Any) -> tuple[Any, ...]:
-    """What the strides of a box follow from.
+    """The facts that the strides of a box follow from.
 
     Pairs of a capture and its node whose array has lain in memory as NumPy's array does.
     For other arguments the graph may be run with other strides.

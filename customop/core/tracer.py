@@ -233,7 +233,7 @@ class Tracer(ArrayMethods):
 
 
 def _renewed(view: Tracer, name: str) -> Any:
-    """What a stale view lacks: its content and its interpreter."""
+    """Return an attribute that a stale view lacks: its content or its interpreter."""
     if name in view.content or name == "interpreter":
         boxes.renew(view)
         return getattr(view, name)

@@ -125,7 +125,7 @@ def walk_graph_back(module: GraphModule, undo: Undo, result: Any, /) -> Any:
 
 
 class _Backward:
-    """What is known of the values of a graph on the way back."""
+    """The known values of a graph on the way back."""
 
     def __init__(self, known: dict[Node, Any]) -> None:
         self.constant: dict[Node, Any] = known

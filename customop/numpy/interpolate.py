@@ -238,7 +238,7 @@ def _between(x: Any, xp: Any, fp: Any) -> Any:
 
 
 def _finite(y: Any, x: Any, line: Any, xp: Any, fp: Any) -> Any:
-    """What NumPy gives in place of a nan that infinite values make."""
+    """Replace a nan that infinite values make by the value that NumPy returns."""
     slope, near, first, last = line
     known, end = _at(fp, near), _at(fp, first + 1)
     other = slope * (x - _at(xp, first + 1)) + end

@@ -245,7 +245,7 @@ def batch_matrices(
 
 
 def steady(main: Any, rest: Any, g: Any, what: str, do: str) -> Any:
-    """What the gradient of completing columns adds to that of the main ones.
+    """Return the part that completing columns add to the gradient of the main ones.
 
     `rest` completes the orthonormal columns `main` to a basis, up to a rotation; it moves
     only as far as `main` does. The gradient pairs by conjugation. It raises if the

@@ -1,4 +1,4 @@
-"""What each element of a reduction by a ufunc adds to the derivative of its result.
+"""Shares: how much each element of a reduction adds to the derivative of its result.
 
 The derivative of ``y = f(f(x0, x1), x2)`` is ``sum(share * dx)``. Some ufuncs have a
 formula for the share; the chain rule along the axis serves all others.

@@ -16,7 +16,7 @@ __all__ = ["application", "data_text", "frame", "in_notebook", "page"]
 
 
 def in_notebook(*blocks: Child) -> str:
-    """What `_repr_html_` returns: blocks with their style, and no script."""
+    """Return the HTML of `_repr_html_`: blocks with their style, and no script."""
     return f"<style>{_resource('style.css')}</style>{_wrapped(*blocks)}"
 
 

@@ -1,4 +1,4 @@
-"""What is noted while a call runs, in as little time as possible.
+"""Logs of calls: they note as little as possible while a call runs.
 
 A call under a profile adds two entries to a list: when it begins and when it ends. The tree
 of calls is made of them later, when someone asks for it, or when many entries wait.

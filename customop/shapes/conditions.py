@@ -100,7 +100,7 @@ class FloatName(Calculation):
         return frozenset({self.name})
 
     def value(self, sizes: Mapping[str, Any]) -> Any:
-        """What it is among these values."""
+        """The value of the name among these."""
         return sizes[self.name]
 
 

@@ -58,7 +58,7 @@ class RealNumber(InContext):
 
     @property
     def __class__(self) -> type:
-        """What isinstance sees: of an input that is a number, the class of numbers."""
+        """The class that isinstance sees: for an input that is a number, that of numbers."""
         cls: type = self.number_class if has_numbers(self) else type(self)
         return cls if cls in (int, float) else type(self)
 

@@ -301,7 +301,7 @@ def _finish(
     values: tuple[Any, ...],
     pair: Any,
 ) -> Any:
-    """What a generated plan does with a result that is not as usual."""
+    """Finish the call of a generated plan whose result is not a plain array."""
     rows = interpreter.finish(op, rule, args, dims, values, pair)
     if op.view_slot >= 0:
         connect_results(op, args, args, rows)

@@ -182,7 +182,7 @@ def _finish(
     args: Sequence[Any],
     pair: Any,
 ) -> Any:
-    """What a generated plan does with a result that is not as usual."""
+    """Finish the call of a generated plan whose result is not a plain array."""
     out, tangent = _checked_pair(op, rule, pair)
     if tangent is None and all(t is None for t in map(interpreter.tangent, args)):
         found = map_nested(out, interpreter.constant)
@@ -231,7 +231,7 @@ def _by_rule(
 
 
 def _checked_pair(op: RuleTable, rule: Any, pair: Any) -> tuple[Any, Any]:
-    """What a rule has returned; raise unless it is a result and a tangent."""
+    """Return the result and the tangent of a rule; raise if it returned something else."""
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise op.error(
             ContractError,

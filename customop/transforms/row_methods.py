@@ -38,7 +38,7 @@ _ndarray = np.ndarray
 
 
 class _Server:
-    """What runs for a NumPy function of arrays alone, if that is an operator.
+    """The operator that runs for a NumPy function of arrays alone, if there is one.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class _Servers(dict[Any, _Server]):
         return self.of(function) if function in FUNCTIONS else _unknown
 
     def of(self, function: Any) -> _Server:
-        """That of a function of NumPy, which may be registered later."""
+        """Return the operator of a NumPy function, which may be registered later."""
         return self.setdefault(function, _Server(function))
 
     def forget(self, function: Any) -> None:

@@ -28,7 +28,7 @@ _TEXTS: Mapping[str, str] = {
 
 
 class Errors(NamedTuple):
-    """What the user wants to know of flags: arguments of `numpy.errstate`.
+    """How the user wants floating-point flags reported: arguments of `numpy.errstate`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ _known: dict[tuple[str, ...], Errors] = {}
 
 
 def usual_errors() -> Errors | None:
-    """What the user wants to know; None if it is printed, logged or told to a function."""
+    """Return the user's settings; None if flags are printed, logged or go to a function."""
     key: Any = (*np.geterr().values(),)
     found = _known.get(key)
     if found is None:
@@ -96,7 +96,7 @@ class Flags:
 
 
 def _called(node: Node) -> str:
-    """What NumPy says of a call in messages."""
+    """Return the name of a call in NumPy's messages."""
     return "cast" if node.target.name == "astype" else str(node.target.name)
 
 

@@ -1,4 +1,4 @@
-"""What functions wrote in place, and graphs compute as copies, is written in place again.
+"""Write in place again what functions wrote in place and graphs compute as copies.
 
 ``x[1:] += y`` is a node that gives a copy of `x` with another part. Where nothing reads
 the old `x` afterwards, the part is written to `x` itself. ``x += y`` is a sum that is

@@ -1,4 +1,4 @@
-"""What is known of the operators of NumPy: their kernels, and whether they are the usual ones."""
+"""Kernels of NumPy's operators, and whether they are still the original ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph computes is simplified, where not one bit of a result changes.
+"""Simplify graphs where not one bit of a result changes.
 
 Arrays whose elements are all one number are replaced by that number, where NumPy would
 broadcast it in the same way. Elementwise functions of such arrays are computed here.
@@ -148,7 +148,7 @@ class _Numbers:
                 node.set_inputs(new, node.kwargs)
 
     def _narrower(self, value: Any) -> Node | None:
-        """What an operand is broadcast from."""
+        """Return the smaller array that an operand is a broadcast of, if there is one."""
         if not isinstance(value, Node):
             return None
         if value in self._source:

@@ -1,4 +1,4 @@
-"""What a graph file cannot hold."""
+"""The error for values that a graph file cannot hold."""
 
 from __future__ import annotations
 

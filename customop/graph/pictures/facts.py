@@ -48,7 +48,7 @@ def type_of(node: Node) -> str:
 
 
 def val_of(node: Node) -> Any:
-    """What is known of the value of a node; of a constant its value."""
+    """Return the fake array or other value that a node has in `meta`; a constant's own."""
     found = node.meta.get("val")
     if found is None and node.op == CONSTANT:
         return node.graph.constants.get(node.target)

@@ -47,7 +47,7 @@ def source(x: Any) -> Any:
 
 
 def _own_source(x: Any) -> Any:
-    """What an array was made from; a number without axes as a scalar, part of each task.
+    """Return the source of an array; one without axes as a scalar, part of each task.
 
     As an array it would be a task that every worker waits for.
     """

@@ -119,7 +119,7 @@ def _target(
 
 
 def _described(call: OperatorCall, is_wide: bool) -> Sequence[Any] | None:
-    """What a handler is made of; None if it cannot be given some argument."""
+    """Describe the handler of a call; None if it cannot be given some argument."""
     schema = call.op.schema
     kernel = _kernel_of(call.op)
     values = call.places.filled([ArraySlot(i) for i in range(call.places.count)])

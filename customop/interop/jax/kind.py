@@ -127,7 +127,7 @@ def _to_copy(leaf: Any) -> Any:
 
 
 def _refusing(op: RuleTable) -> Callable[..., Any]:
-    """What raises, since JAX's arrays cannot be written and its programs do not draw."""
+    """Return a kernel that raises: JAX's arrays cannot be written, and do not draw."""
 
     def refuse(*values: Any, **named: Any) -> Any:
         if op.schema.written:

@@ -57,7 +57,7 @@ class Signature(NamedTuple):
 
     @property
     def returned(self) -> str:
-        """What torch's operator returns: "", "one" or "many"."""
+        """How many values torch's operator returns: "", "one" or "many"."""
         return ("", "one", "many")[min(len(self.outputs), 2)]
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -95,7 +95,7 @@ class Emitter:
 
 
 def vals_of(value: Any) -> Any:
-    """What is known of the values of nested nodes."""
+    """Return ``meta["val"]`` of nested nodes; other values as they are."""
     if isinstance(value, Node):
         return value.meta.get("val")
     if isinstance(value, list | tuple):

@@ -311,7 +311,7 @@ def _node_of(value: Any) -> Any:
 
 
 def _facts(node: Node, val: Any) -> dict[str, Any]:
-    """What is known of a node, for another value."""
+    """Return the `meta` of a node for another value."""
     found = {key: fact for key, fact in node.meta.items() if key != "must_be"}
     return {**found, "val": val}
 
