@@ -94,7 +94,8 @@ Some functions never ask arrays what to do, so they cannot be served:
   raise an error. For a window, write its formula with `np.i0`; for a function of Python, use
   `co.vmap` or make an operator of it.
 - `numpy.polynomial`: `polyval`, `chebval` and their kin take traced points with plain
-  coefficients of one polynomial. Traced coefficients raise an error: use `np.polyval`.
+  coefficients of one polynomial. For traced coefficients use `np.polyval`, or
+  `co.traceable(np.polynomial.polynomial.polyval)`.
 - A branch on `isinstance(x, np.ndarray)` takes traced arrays for numbers. So
   `numpy.polynomial.polynomial.polyvalfromroots(x, r)` of traced points, and `polyval(x, c)` with
   several columns of coefficients, pair the two elementwise. Give points of shape `(1, n)` with
