@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from customop.compiling.entries import CallArguments, calls_text
 from customop.compiling.forward import CONSTANT, MOVING, WithinJvp, WithinVmap
 from customop.compiling.level_entry import LevelEntry, TakenApart
-from customop.compiling.within import PLAIN, Result
+from customop.compiling.within import PLAIN, Result, Within
 from customop.core.tracer import Tracer
 from customop.transforms.batch import BatchTracer
 from customop.transforms.jvp import JvpTracer
@@ -26,14 +26,7 @@ class VmapEntry(LevelEntry):
     word: ClassVar[str] = "vmap"
     cannot: ClassVar[str] = "its vmap cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = BatchTracer
-
-    def __init__(
-        self, owner: Levels, given: CallArguments, taken: TakenApart, around: Any
-    ) -> None:
-        within = WithinVmap(
-            owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift
-        )
-        super().__init__(owner, given, taken, around, within)
+    within_class: ClassVar[type[Within]] = WithinVmap
 
     @property
     def size(self) -> str:
@@ -62,16 +55,16 @@ class JvpEntry(LevelEntry):
     word: ClassVar[str] = "jvp"
     cannot: ClassVar[str] = "its jvp cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
+    within_class: ClassVar[type[Within]] = WithinJvp
 
-    def __init__(
-        self, owner: Levels, given: CallArguments, taken: TakenApart, around: Any
-    ) -> None:
-        within = WithinJvp(
-            owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift
-        )
+    def make_within(
+        self, owner: Levels, given: CallArguments, taken: TakenApart
+    ) -> Within:
+        """The function that takes tangents too, as its signature says."""
+        within = super().make_within(owner, given, taken)
         named: Any = within.run
         named.__signature__ = _with_tangents(owner.fn, len(given.args) - 1)
-        super().__init__(owner, given, taken, around, within)
+        return within
 
     @property
     def size(self) -> str:

@@ -15,7 +15,7 @@ from customop.compiling.entries import CallArguments, calls_text
 from customop.compiling.joint import CONSTANT, Arrived, Joint, JointHalves
 from customop.compiling.level_entry import LevelEntry, TakenApart, lowered
 from customop.compiling.tape import BackwardCode
-from customop.compiling.within import PLAIN, Result
+from customop.compiling.within import PLAIN, Result, Within
 from customop.core.tracer import Tracer
 from customop.errors import GradientError, counted
 from customop.graph.module import GraphModule
@@ -36,7 +36,8 @@ class GradEntry(LevelEntry):
 
     Attributes
     ----------
-    joint : Joint
+    within : Joint
+        The function with its backward pass.
     halves : JointHalves or None
         None where the function itself runs.
     """
@@ -44,13 +45,13 @@ class GradEntry(LevelEntry):
     word: ClassVar[str] = "gradient"
     cannot: ClassVar[str] = "its gradient cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = GradTracer
+    within_class: ClassVar[type[Within]] = Joint
+    within: Joint
 
     def __init__(
         self, owner: Levels, given: CallArguments, taken: TakenApart, around: Any
     ) -> None:
-        joint = Joint(owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift)
-        super().__init__(owner, given, taken, around, joint)
-        self.joint: Joint = joint
+        super().__init__(owner, given, taken, around)
         self.halves: JointHalves | None = None
         # Arguments without their data, to capture the function once more.
         self._like: list[Any] = [_without_data(v) for v in given.leaves]
@@ -84,7 +85,7 @@ class GradEntry(LevelEntry):
 
     def take_graph(self, module: GraphModule) -> GraphModule:
         """The forward graph."""
-        self.halves = self.joint.halves(module)
+        self.halves = self.within.halves(module)
         return self.halves.forward
 
     def tracer_tests(self, leaves: Sequence[str]) -> Iterator[str]:
@@ -96,14 +97,14 @@ class GradEntry(LevelEntry):
                 yield f"{leaves[i]}.node is not None"
             elif code != PLAIN:
                 yield f"{leaves[i]} is {leaves[code]}"
-        moving = self.joint.moving
+        moving = self.within.moving
         for at, i in enumerate(moving):
             for j in moving[:at]:
                 yield f"{leaves[i]}.node is not {leaves[j]}.node"
 
     def record_lines(self) -> list[str]:
         """Lines that make the node of a call, with what the backward graph needs."""
-        joint, halves = self.joint, self.halves
+        joint, halves = self.within, self.halves
         assert halves is not None
         if not joint.ends:
             return []
@@ -142,10 +143,10 @@ class GradEntry(LevelEntry):
     def tracer_text(self, number: int, result: Result) -> str:
         """A value, and what gradients of it come to: the node, or one of its outputs."""
         end = "None"
-        if result.extra >= 0 and len(self.joint.ends) == 1:
+        if result.extra >= 0 and len(self.within.ends) == 1:
             end = "_node"
         elif result.extra >= 0:
-            ends = [r.place for r in self.joint.results if r.extra >= 0 <= r.place]
+            ends = [r.place for r in self.within.results if r.extra >= 0 <= r.place]
             at = ends.index(result.place)
             end = f"_Output(_node, {at}, _metas[{at}])"
         return f"_Tracer(_top, _o{result.place}, {end})"
@@ -175,7 +176,7 @@ class GradEntry(LevelEntry):
 
     def _new_backward(self, arrived: Arrived, shapes: Any) -> BackwardCode:
         assert self.halves is not None
-        joint, module, key = self.joint, self.halves.backward, arrived
+        joint, module, key = self.within, self.halves.backward, arrived
         if not all(arrived.cotangents) or any(arrived.sums):
             joint = Joint(self.owner.fn, self.pattern, self.pinned, arrived)
             module, key = self._captured_again(joint, arrived, shapes)
@@ -185,7 +186,7 @@ class GradEntry(LevelEntry):
         title, gets = self.owner.title, joint.has_gradient
         code = BackwardCode(module, run, count, title, gets, lift)
         self._backward[key] = code
-        if joint is self.joint:
+        if joint is self.within:
             self.usual = code
         return code
 

@@ -108,6 +108,7 @@ class LevelEntry(Entry):
 
     word: ClassVar[str]
     tracer_class: ClassVar[type[Tracer]]
+    within_class: ClassVar[type[Within]]
     # Of the arguments, with the order of keys, and of the tracers.
     key: Any
     family: Any
@@ -125,8 +126,8 @@ class LevelEntry(Entry):
         given: CallArguments,
         taken: TakenApart,
         around: Any,
-        within: Within,
     ) -> None:
+        within = self.make_within(owner, given, taken)
         super().__init__(given, within.run, around)
         self.owner: Levels = owner
         self.within: Within = within
@@ -145,6 +146,14 @@ class LevelEntry(Entry):
         self._free: Mapping[int, Sequence[int]] = {}
 
     # ---- what a transform adds ----
+
+    def make_within(
+        self, owner: Levels, given: CallArguments, taken: TakenApart
+    ) -> Within:
+        """The function inside the transform, to be captured."""
+        return self.within_class(
+            owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift
+        )
 
     def tracer_tests(self, leaves: Sequence[str]) -> Iterator[str]:
         """Conditions for tracers whose class and interpreter are right."""
