@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from customop.errors import CustomOpError, MissingRuleError
+from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_devices
+from customop.errors import (
+    CustomOpError,
+    MissingRuleError,
+    RegistrationError,
+    did_you_mean,
+    items_of,
+    quoted,
+    shown,
+)
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
+from customop.schema.types import holds_arrays
 
 __all__ = [
     "Definition",
     "ErrorT",
     "Row",
     "Site",
+    "check_device_types",
+    "check_factory",
     "fallthrough_kernel",
     "is_interactive",
     "same_place",
@@ -144,3 +156,54 @@ def same_place(first: str, second: str) -> bool:
 def is_interactive(where: str) -> bool:
     """Whether a place is in a notebook or typed at a prompt, which no file keeps."""
     return where.startswith("<") or "ipykernel_" in where
+
+
+# ---- kinds of array that have kernels ----
+
+
+def check_device_types(
+    qualname: str, device_types: str | Iterable[str] | None
+) -> tuple[str, ...]:
+    """Names of kinds of array, each known; the default for None."""
+    if device_types is None:
+        return (DEFAULT,)
+    kinds = [device_types] if isinstance(device_types, str) else items_of(device_types)
+    if kinds is None:
+        raise RegistrationError(
+            f"{qualname}: device_types={shown(device_types)} does not name a kind of array",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    if not kinds:
+        raise RegistrationError(
+            f"{qualname}: device_types is empty, so the kernel would serve nothing",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    for kind in kinds:
+        if not isinstance(kind, str) or not is_known_device(kind):
+            known = known_devices()
+            hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
+            raise RegistrationError(
+                f"{qualname}: unknown device type {shown(kind)}{hint}",
+                f"known: {quoted(known)}",
+                do="register_fake for a fake kernel"
+                if isinstance(kind, str) and kind == FAKE
+                else "use a known one, or register_array_type first",
+                op=qualname,
+            )
+    return tuple(kinds)
+
+
+def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
+    """Raise if there are kernels by kind of array, but nothing to choose one by."""
+    has_array = any(holds_arrays(p.type) for p in schema.parameters)
+    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
+        return
+    raise RegistrationError(
+        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
+        " choose by",
+        schema.show(name),
+        do="add a parameter device: Device, or name no kinds of array",
+        op=name,
+    )

@@ -9,16 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
-from customop.core.definition import Definition, Row, same_place
+from customop.core.definition import Definition, Row, check_device_types, same_place
 from customop.core.derived.find import derive_vmap
 from customop.core.grad_rules import GradRule, as_rule
-from customop.core.rule_kind import (
-    COMPOSITE,
-    MergedKind,
-    OwnKind,
-    RuleKind,
-    check_device_types,
-)
+from customop.core.rule_kind import COMPOSITE, MergedKind, OwnKind, RuleKind
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, caller_place, place, shown
 from customop.later import later

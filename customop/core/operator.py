@@ -27,18 +27,14 @@ from customop.core.codegen import (
     set_plans,
 )
 from customop.core.contract.memory import note_writes
-from customop.core.definition import Definition
+from customop.core.definition import Definition, check_device_types
 from customop.core.dispatch import dispatch, dispatch_composite, kernel_for
 from customop.core.fast_kernel import FastKernel
 from customop.core.kinds import COMPOSITE
 from customop.core.observe import open_modes
 from customop.core.operator_rules import OperatorRules
 from customop.core.registry import find_operator
-from customop.core.rule_kind import (
-    RuleKind,
-    check_device_types,
-    check_kind,
-)
+from customop.core.rule_kind import RuleKind, check_kind
 from customop.errors import (
     RegistrationError,
     SchemaError,

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from customop.arrays.kinds import FAKE
+from customop.core.definition import check_device_types
 from customop.core.registration import Registration, chained, register
-from customop.core.rule_kind import RuleKind, check_device_types, check_kind
+from customop.core.rule_kind import RuleKind, check_kind
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, check_flag, shown, warn_caller
 

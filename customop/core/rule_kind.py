@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_devices
-from customop.core.definition import Definition, Row, fallthrough_kernel, same_place
+from customop.arrays.kinds import DEFAULT, FAKE
+from customop.core.definition import (
+    Definition,
+    Row,
+    check_factory,
+    fallthrough_kernel,
+    same_place,
+)
 from customop.errors import (
     RegistrationError,
-    did_you_mean,
-    items_of,
     place,
-    quoted,
     shown,
 )
 from customop.schema.agreement import contradiction
-from customop.schema.schema import Schema
 from customop.schema.signatures import (
     check_callable,
     check_parameters,
     check_returns_at_once,
 )
-from customop.schema.types import holds_arrays
 
 if TYPE_CHECKING:  # a table has rules of kinds, and a kind reads tables
     from customop.core.table import RuleTable
@@ -34,7 +35,6 @@ __all__ = [
     "KernelKind",
     "MergedKind",
     "RuleKind",
-    "check_device_types",
     "check_kernel",
     "check_kind",
     "rule_kind",
@@ -388,20 +388,6 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
         )
 
 
-def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
-    """Raise if there are kernels by kind of array, but nothing to choose one by."""
-    has_array = any(holds_arrays(p.type) for p in schema.parameters)
-    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
-        return
-    raise RegistrationError(
-        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
-        " choose by",
-        schema.show(name),
-        do="add a parameter device: Device, or name no kinds of array",
-        op=name,
-    )
-
-
 def check_kind(qualname: str, kind: object) -> None:
     """Raise unless `kind` is a kind of rule."""
     if not isinstance(kind, RuleKind):
@@ -410,40 +396,6 @@ def check_kind(qualname: str, kind: object) -> None:
             do='make one: RuleKind("inverse", takes="(out, *inputs)")',
             op=qualname,
         )
-
-
-def check_device_types(
-    qualname: str, device_types: str | Iterable[str] | None
-) -> tuple[str, ...]:
-    """Names of kinds of array, each known; the default for None."""
-    if device_types is None:
-        return (DEFAULT,)
-    kinds = [device_types] if isinstance(device_types, str) else items_of(device_types)
-    if kinds is None:
-        raise RegistrationError(
-            f"{qualname}: device_types={shown(device_types)} does not name a kind of array",
-            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
-            op=qualname,
-        )
-    if not kinds:
-        raise RegistrationError(
-            f"{qualname}: device_types is empty, so the kernel would serve nothing",
-            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
-            op=qualname,
-        )
-    for kind in kinds:
-        if not isinstance(kind, str) or not is_known_device(kind):
-            known = known_devices()
-            hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
-            raise RegistrationError(
-                f"{qualname}: unknown device type {shown(kind)}{hint}",
-                f"known: {quoted(known)}",
-                do="register_fake for a fake kernel"
-                if isinstance(kind, str) and kind == FAKE
-                else "use a known one, or register_array_type first",
-                op=qualname,
-            )
-    return tuple(kinds)
 
 
 class OwnKind(RuleKind):

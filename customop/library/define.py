@@ -16,11 +16,10 @@ from customop.core.define import (
     checked_tags,
     define_operator,
 )
-from customop.core.definition import Definition, Site
+from customop.core.definition import Definition, Site, check_device_types, check_factory
 from customop.core.dispatch import kernel_for
 from customop.core.gufuncs import GufuncKernel, as_kernel
 from customop.core.operator import Operator
-from customop.core.rule_kind import check_device_types, check_factory
 from customop.errors import (
     RegistrationError,
     SchemaError,

@@ -8,8 +8,8 @@ from typing import Any, Unpack, overload
 import numpy.typing as npt
 
 from customop.arrays.kinds import FAKE
+from customop.core.definition import check_device_types
 from customop.core.kinds import ARRAY_CLASS, AUTOCAST
-from customop.core.rule_kind import check_device_types
 from customop.core.rule_types import KernelFn, ShortKernelFn
 from customop.library.by_name import (
     AnyOp,

@@ -12,7 +12,7 @@ from mypy.types import Type
 
 from customop.arrays.array import Array
 from customop.core.define import check_names
-from customop.core.rule_kind import check_factory
+from customop.core.definition import check_factory
 from customop.errors import CustomOpError, SchemaError
 from customop.library.define import parsed, read_definition
 from customop.mypy import codes

@@ -11,14 +11,10 @@ from mypy.nodes import Context
 from mypy.types import Type
 
 from customop.arrays.kinds import FAKE, known_devices
+from customop.core.definition import check_device_types
 from customop.core.grad_rules import Formula
 from customop.core.registration import Registration
-from customop.core.rule_kind import (
-    RuleKind,
-    check_device_types,
-    check_kernel,
-    rule_kind,
-)
+from customop.core.rule_kind import RuleKind, check_kernel, rule_kind
 from customop.errors import CustomOpError, RegistrationError
 from customop.mypy import codes
 from customop.mypy.contexts import known_attribute, unset_attributes

@@ -12,9 +12,10 @@ from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_kind, device_of, is_array
 from customop.arrays.nested import map_nested
 from customop.arrays.numpy_functions import call_numpy
+from customop.core.definition import check_device_types
 from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOCAST
-from customop.core.rule_kind import RuleKind, check_device_types
+from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, RegistrationError, check_flag, shown
 
