@@ -46,7 +46,7 @@ from customop.errors import (
 from customop.library.define import custom_op
 from customop.library.ops import OperatorPacket, ops
 from customop.numpy import MODULES
-from customop.schema.annotations import Device, DType, Scalar, register_config_type
+from customop.schema.annotations import Device, Scalar, register_config_type
 from customop.schema.schema import Schema, infer_schema
 from customop.schema.tags import Tag
 
@@ -229,6 +229,7 @@ _LATER: dict[str, str] = {
     " register_sample_inputs register_vmap",
     "customop.profiling.profile": "profile",
     "customop.schema.dataclass_trees": "register_dataclass",
+    "customop.schema.dtype_hints": "DType",
     "customop.testing": "assert_close gradcheck gradgradcheck opcheck",
     "customop.transforms.autocast": "autocast",
     "customop.transforms.autograd.grad": "grad value_and_grad vjp",
@@ -299,6 +300,7 @@ if TYPE_CHECKING:
     )
     from customop.profiling.profile import profile
     from customop.schema.dataclass_trees import register_dataclass
+    from customop.schema.dtype_hints import DType
     from customop.shapes import sizes
     from customop.shapes.active_context import check
     from customop.shapes.sym_bool import SymBool

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 __all__ = ["Array", "ArrayT"]
 
@@ -50,6 +49,8 @@ class _Operations(Protocol):
 # `x * 2.0` and `np.exp(x)` have to fit where a function of an ArrayT returns an ArrayT, and
 # NumPy's stubs know nothing of that. (mypy 2.4, pyright 1.1.414, NumPy 2.4)
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     _Base = np.generic
 
     def _any_for_pyright(cls: Any) -> Any:

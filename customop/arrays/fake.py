@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from customop.arrays.array import Array
 from customop.arrays.attributes import FIXED, refuse_setting
@@ -48,6 +47,8 @@ from customop.later import later
 from customop.shapes.symbols import Symbolic
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from customop.arrays.array import HintT
 
 fit: ModuleType = later(import_module, "customop.arrays.fit")

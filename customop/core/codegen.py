@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from customop.core.fast_kernel import Never
 from customop.core.generated import GlobalNames, generate
 from customop.core.table import Plans, RuleTable
 from customop.errors import shorten
+from customop.frozen import Frozen
 from customop.later import later
 from customop.schema.base_types import exact_class, needs_guard
+from customop.schema.coerce import coercion
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,
@@ -29,7 +31,7 @@ from customop.schema.parameters import (
     Parameter,
     print_value,
 )
-from customop.schema.schema import Schema, coercion
+from customop.schema.schema import Schema
 from customop.schema.types import (
     SCALAR,
     ArrayType,
@@ -75,7 +77,7 @@ class Drawn(tuple[Any, ...]):
     __slots__ = ()
 
 
-class GeneratedCall(NamedTuple):
+class GeneratedCall(Frozen):
     """The generated functions of an operator.
 
     Attributes

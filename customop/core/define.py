@@ -6,28 +6,23 @@ import keyword
 import re
 import weakref
 from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.arrays.on_demand import load_namespace
 from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import RESERVED
-from customop.core.definition import Definition, same_place
-from customop.core.holders import is_held
-from customop.core.njit_kernels import in_native_order
+from customop.core.definition import Definition, Row, same_place
 from customop.core.operator import Operator
+from customop.core.registration import table_kernel
 from customop.core.registry import (
     forget_registrations,
     namespaces,
     operators,
     registrations,
     taken,
-)
-from customop.core.rerun import (
-    difference,
-    is_doubtful,
-    runs_again,
-    same_definition,
 )
 from customop.errors import (
     RegistrationError,
@@ -50,6 +45,10 @@ __all__ = [
     "tables_changed",
 ]
 
+# For names that are defined again.
+holders: ModuleType = later(import_module, "customop.core.holders")
+rerun: ModuleType = later(import_module, "customop.core.rerun")
+
 _NAME = later(re.compile, r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 # Operators of closed libraries that are still referenced: a new definition reuses them.
@@ -71,12 +70,13 @@ def define_operator(
     """
     name = definition.qualname
     schema = apply_tags(name, definition.schema, definition.tags)
-    definition = definition._replace(schema=schema)
+    if schema is not definition.schema:
+        definition = definition.replaced(schema=schema)
     load_namespace(name.partition("::")[0], asked_by=definition.module)
     with changing:
         # Nothing here may hold the old operator while its holders are counted.
         is_second = name in operators and _is_second(operators[name], definition)
-        if is_second and is_held(name):
+        if is_second and holders.is_held(name):
             raise _second(operators[name].definition, definition)
         waiting = registrations.get(name, ())
         for registration in waiting:
@@ -87,7 +87,8 @@ def define_operator(
         else:
             op.define(definition)
         for kind in kinds:
-            op.enter(kind, in_native_order(op, definition.fn), definition.place)
+            kernel = table_kernel(op, definition.fn)
+            op.enter(kind, Row(kernel, definition.place))
         for registration in tuple(waiting):
             registration.enter(op)
         forget_registrations(name, None)
@@ -103,11 +104,11 @@ def _is_second(op: Operator[..., Any], new: Definition) -> bool:
     old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
     if old_file != new_file and not same_place(old.place, new.place):
         raise taken(new.qualname, old.place, new.place)
-    if same_definition(old, new):
+    if rerun.same_definition(old, new):
         return False
-    if not runs_again(old, new):
+    if not rerun.runs_again(old, new):
         return True
-    if is_doubtful(old, new):
+    if rerun.is_doubtful(old, new):
         warn_caller(
             f"{new.qualname} was defined in another cell, at {old.place}: the operator"
             " made there runs this function too from now on. If you mean two operators,"
@@ -118,7 +119,7 @@ def _is_second(op: Operator[..., Any], new: Definition) -> bool:
 
 def _second(old: Definition, new: Definition) -> RegistrationError:
     """The error for two operators of one name that are both in use."""
-    other = difference(old.fn, new.fn)
+    other = rerun.difference(old.fn, new.fn)
     if not other:
         return taken(new.qualname, old.place, new.place)
     name = other.split("'")[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_devices
 from customop.errors import (
@@ -16,6 +16,7 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.frozen import Frozen
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
@@ -35,7 +36,7 @@ __all__ = [
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
-class Site(NamedTuple):
+class Site(Frozen):
     """The run of a module, script or cell in which an operator is defined.
 
     Attributes
@@ -57,7 +58,7 @@ class Site(NamedTuple):
         return cls(frame.f_code, id(frame.f_globals))
 
 
-class Definition(NamedTuple):
+class Definition(Frozen, compare=()):
     """The definition of an operator."""
 
     qualname: str
@@ -92,7 +93,7 @@ class Definition(NamedTuple):
         return self.schema.show(self.qualname, *parameters)
 
 
-class Row(NamedTuple):
+class Row:
     """A registration: one row of an operator's table.
 
     Attributes
@@ -105,9 +106,12 @@ class Row(NamedTuple):
         Whose closing takes it back; None where it stays.
     """
 
-    fn: Any
-    place: str
-    owner: object = None
+    __slots__ = ("fn", "owner", "place")
+
+    def __init__(self, fn: Any, place: str, owner: object = None) -> None:
+        self.fn: Any = fn
+        self.place: str = place
+        self.owner: object = owner
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:

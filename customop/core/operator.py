@@ -104,26 +104,32 @@ class Operator(OperatorRules, Generic[P, R]):
     <Operator doc::sin(Array x) -> Array>
     """
 
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
     def define(self, definition: Definition) -> None:
         """Take this definition, with an empty table."""
         super().define(definition)
         fn = definition.fn
-        self._source = ""
-        self.__name__: str = getattr(fn, "__name__", self.name)
-        self.__qualname__ = getattr(fn, "__qualname__", self.name)
-        self.__module__ = definition.module
-        self.__doc__ = fn.__doc__
-        self.__wrapped__ = fn
-        self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
-        if "call" in self.__dict__:
+        own = vars(self)
+        if "call" in own:
             # Callers that hold the old function must not run the old kernel.
             set_fast_kernel(self, None)
-        self.fast: FastKernel = FastKernel()
-        self.__dict__.pop("call", None)
-        self.__dict__.pop("run", None)
+        own.pop("call", None)
+        own.pop("run", None)
         if "__call__" in vars(type(self)):  # that of the old function
             type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
-        self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
+        own.update(
+            _source="",
+            __name__=getattr(fn, "__name__", self.name),
+            __qualname__=getattr(fn, "__qualname__", self.name),
+            __module__=definition.module,
+            __doc__=fn.__doc__,
+            __wrapped__=fn,
+            __annotations__=getattr(fn, "__annotations__", {}),
+            fast=FastKernel(),
+            invoke=lambda args: self.run(*args),
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED:
@@ -193,7 +199,7 @@ class Operator(OperatorRules, Generic[P, R]):
 
     def _compile(self) -> Callable[..., Any]:
         made = self._generate()
-        self.call, self.run, self._source = made
+        self.call, self.run, self._source = made.call, made.run, made.text
         type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]  # generated
         self.route()
         return self.call

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
-
-import numpy.typing as npt
 
 from customop.core.grad_rules import as_formula
 from customop.core.kinds import (
@@ -18,10 +18,11 @@ from customop.core.kinds import (
 )
 from customop.core.operator_kernels import OperatorKernels
 from customop.core.registration import chained
-from customop.core.samples import Sample, as_samples
-from customop.core.waivers import with_waiver
+from customop.later import later
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from customop.core.rule_types import (
         BackwardFn,
         ContextT,
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
         ShortVmapFn,
         VmapFn,
     )
+    from customop.core.samples import Sample
 
 __all__ = ["OperatorRules"]
+
+samples: ModuleType = later(import_module, "customop.core.samples")
+opcheck_waivers: ModuleType = later(import_module, "customop.core.waivers")
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 
@@ -355,7 +360,7 @@ class OperatorRules(OperatorKernels):
             If the function returns something else.
         """
         fn = self.find_rule(SAMPLE_INPUTS)
-        return () if fn is None else as_samples(self.qualname, fn, fn())
+        return () if fn is None else samples.as_samples(self.qualname, fn, fn())
 
     def waive(self, check: str, /, *, reason: str, override: bool = False) -> Self:
         """Say that the operator fails a check of `opcheck` on purpose.
@@ -397,7 +402,7 @@ class OperatorRules(OperatorKernels):
         doc::rounded
           test_gradients  WAIVED  a straight-through estimator
         """
-        self.waivers: Mapping[str, str] = with_waiver(
+        self.waivers: Mapping[str, str] = opcheck_waivers.with_waiver(
             self, check, reason, override=override
         )
         return self

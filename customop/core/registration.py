@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.core.changes import changing
 from customop.core.definition import Definition, Row, fallthrough_kernel
 from customop.core.gufuncs import as_kernel
-from customop.core.njit_kernels import in_native_order
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable
 from customop.errors import check_flag
+from customop.later import later
 
-__all__ = ["Registration", "chained", "register"]
+__all__ = ["Registration", "chained", "register", "table_kernel"]
+
+njit_kernels: ModuleType = later(import_module, "customop.core.njit_kernels")
 
 
 class Registration:
@@ -67,21 +71,27 @@ class Registration:
 
     def row(self, op: RuleTable) -> Row:
         """The row that it makes in the table of an operator."""
-        fn = in_native_order(op, self.fn) if isinstance(self.key, str) else self.fn
+        fn = table_kernel(op, self.fn) if isinstance(self.key, str) else self.fn
         rule = self.kind.accept(op, fn, with_below=self.with_below)
         return Row(rule, self.place, self.owner)
 
     def enter(self, op: RuleTable, *, override: bool = True) -> None:
         """Put it on top of the operator's rows of its kind."""
-        rule, where, owner = self.row(op)
+        row = self.row(op)
         op.enter(
             self.key,
-            rule,
-            where,
+            row,
             override=override,
-            owner=owner,
-            keeps_below=self.with_below or rule is fallthrough_kernel,
+            keeps_below=self.with_below or row.fn is fallthrough_kernel,
         )
+
+
+def table_kernel(op: RuleTable, fn: Any) -> Any:
+    """A kernel as the table holds it."""
+    # A function of njit; numba is not imported to ask for its class.
+    if hasattr(fn, "typeof_pyval") and hasattr(fn, "targetoptions"):
+        return njit_kernels.in_native_order(op, fn)
+    return fn
 
 
 def register(op: RuleTable, registration: Registration, *, override: bool) -> None:

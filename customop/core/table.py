@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from customop.arrays.kinds import DEFAULT, FAKE, find_kind
 from customop.core.changes import changing
@@ -12,9 +12,8 @@ from customop.core.fast_kernel import FastKernel
 from customop.core.rule_kind import COMPOSITE, RuleKind, rule_kind
 from customop.errors import MissingRuleError, RegistrationError, place
 from customop.schema.parameters import MISSING
-from customop.schema.schema import Schema, array_names
+from customop.schema.schema import Schema
 from customop.schema.tags import Tag
-from customop.schema.types import GENERATOR, ListOf, is_array_type, parts
 
 __all__ = ["CallWriter", "Plans", "RuleTable", "fallbacks"]
 
@@ -94,6 +93,14 @@ class Plans:
         self.alone = {}
 
 
+class _NewPlans:
+    """Makes the plans of a table when they are first asked for."""
+
+    def __get__(self, table: RuleTable | None, owner: type) -> Any:
+        # Two threads that ask at once get the same.
+        return self if table is None else vars(table).setdefault("plans", Plans())
+
+
 class RuleTable:
     """The schema of an operator and its rules: what a rule or kernel is picked from.
 
@@ -126,9 +133,26 @@ class RuleTable:
     copied: frozenset[str]
     # Checks of opcheck that it fails on purpose -> why.
     waivers: Mapping[str, str]
-    plans: Plans
+    # What has been worked out from the table as it is now.
+    if TYPE_CHECKING:
+        plans: Plans
+    else:
+        plans = _NewPlans()
     # What transforms call for plain NumPy arrays.
     fast: FastKernel
+    # As in the schema.
+    array_slots: tuple[int, ...]
+    nested_slots: tuple[int, ...]
+    positional_count: int
+    is_plain: bool
+    is_unary: bool
+    is_factory: bool
+    list_slot: int
+    view_slot: int
+    # Whether results are views of arguments, or the written arguments themselves.
+    has_aliases: bool
+    sees_seed: bool
+    needs_contiguous: bool
 
     def __init__(self, definition: Definition) -> None:
         self.define(definition)
@@ -143,7 +167,8 @@ class RuleTable:
         changing.count += 1
         namespace, _, rest = definition.qualname.partition("::")
         name, _, overload = rest.partition(".")
-        # Not as attributes: users may not assign these.
+        nobody: frozenset[str] = frozenset()
+        # Not one by one: users may not assign some of these, which each costs a test.
         vars(self).update(
             definition=definition,
             schema=schema,
@@ -152,42 +177,28 @@ class RuleTable:
             namespace=namespace,
             name=name,
             overload=overload,
+            closed=False,
+            stacks={},
+            rows={},
+            disabled=nobody,
+            proven=nobody,
+            sampled=nobody,
+            copied=nobody,
+            waivers={},
+            array_slots=schema.array_slots,
+            nested_slots=schema.nested_slots,
+            positional_count=len(schema.positional),
+            is_plain=schema.is_plain,
+            list_slot=schema.list_slot,
+            is_factory=schema.is_factory,
+            is_unary=schema.is_unary,
+            view_slot=schema.view_slot,
+            has_aliases=schema.view_slot >= 0 or bool(schema.written),
+            sees_seed=Tag.nondeterministic_seeded in definition.tags
+            or schema.has_generator,
+            needs_contiguous=Tag.needs_contiguous in definition.tags,
         )
-        self.closed = False
-        self.stacks = {}
-        self.rows = {}
-        self.disabled = frozenset()
-        self.proven = self.sampled = self.copied = frozenset()
-        self.waivers = {}
-        self._start_plans()
-        self.array_slots: tuple[int, ...] = schema.array_slots
-        self.nested_slots: tuple[int, ...] = schema.nested_slots
-        self.positional_count: int = len(schema.positional)
-        # Whether a call is arrays in, one array out: most calls of most programs.
-        self.is_plain: bool = (
-            schema.single_return
-            and not schema.nested_slots
-            and not schema.written
-            and not schema.keyword_only
-        )
-        # The number of its list of arrays, where that has all its arrays and one comes out.
-        self.list_slot: int = _listed(schema)
-        # Whether it makes arrays on the device that a parameter names.
-        self.is_factory: bool = schema.device_slot is not None and not array_names(
-            schema
-        )
-        # Whether its only array comes first, all else having defaults.
-        self.is_unary: bool = self.array_slots == (0,) and all(
-            p.default is not MISSING for p in schema.parameters[1:]
-        )
-        # The argument that results are views of; -1 if they are fresh.
-        self.view_slot: int = _viewed(schema)
-        # Whether results are views of arguments, or the written arguments themselves.
-        self.has_aliases: bool = self.view_slot >= 0 or bool(schema.written)
-        self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
-            GENERATOR in parts(p.type) for p in schema.parameters
-        )
-        self.needs_contiguous: bool = Tag.needs_contiguous in definition.tags
+        self._forget_plans()
 
     # ---- errors ----
 
@@ -307,11 +318,9 @@ class RuleTable:
     def enter(
         self,
         kind: RuleKind | str,
-        fn: Any,
-        where: str,
+        row: Row,
         *,
         override: bool = True,
-        owner: object = None,
         keeps_below: bool = False,
     ) -> None:
         """Put a row on top of those of its kind."""
@@ -320,18 +329,17 @@ class RuleTable:
                 raise self.error(
                     RegistrationError,
                     " was removed: the library that defined it is closed",
-                    f"the registration is at {where}",
+                    f"the registration is at {row.place}",
                     do="define it again first",
                     parameter=None,
                 )
             asked = rule_kind(kind)
-            new = Row(fn, where, owner)
             if not override:
-                asked.check_new(self, new)
+                asked.check_new(self, row)
             rows = self.stacks.get(kind, ())
-            if owner is None:
-                rows = asked.rows_below(rows, new, keeps_below=keeps_below)
-            self._set_rows(kind, (*rows, new))
+            if row.owner is None:
+                rows = asked.rows_below(rows, row, keeps_below=keeps_below)
+            self._set_rows(kind, (*rows, row))
 
     def leave(self, owner: object) -> None:
         """Take back all rows of an owner, wherever among the others they are."""
@@ -353,8 +361,7 @@ class RuleTable:
             self.disabled -= {kind}
         if rows:
             stacks[kind] = rows
-        self.stacks = stacks
-        self.rows = table
+        vars(self).update(stacks=stacks, rows=table)
         self.changed(is_kernel=asked.is_kernel)
 
     def set_disabled(self, kind: str, disabled: bool) -> None:
@@ -375,43 +382,19 @@ class RuleTable:
     def changed(self, *, is_kernel: bool) -> None:
         """Forget what was worked out from the table before."""
         changing.count += 1
-        self._start_plans()
+        self._forget_plans()
         if is_kernel:
             self.forget_proofs()
 
-    def _start_plans(self) -> None:
-        old: Plans | None = vars(self).get("plans")  # getattr looks for similar names
-        self.plans = Plans()
+    def _forget_plans(self) -> None:
+        old: Plans | None = vars(self).pop("plans", None)
         if old is not None:
             old.close()
 
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again."""
-        self.proven = self.sampled = self.copied = frozenset()
-
-
-def _listed(schema: Schema) -> int:
-    """Number of the list that has all arrays of a call with one result; -1 for none."""
-    if schema.array_slots or not schema.single_return or schema.keyword_only:
-        return -1
-    if len(schema.nested_slots) != 1 or schema.written:
-        return -1
-    (slot,) = schema.nested_slots
-    declared = schema.parameters[slot].type
-    if not isinstance(declared, ListOf) or declared.is_tuple:
-        return -1
-    return slot if is_array_type(declared.item) else -1
-
-
-def _viewed(schema: Schema) -> int:
-    """Number of the array that results are views of; -1 for none."""
-    for r in schema.returns:
-        if r.alias is not None and not r.alias.is_write:
-            for slot in schema.array_slots:
-                alias = schema.parameters[slot].alias
-                if alias is not None and alias.name == r.alias.name:
-                    return slot
-    return -1
+        nobody: frozenset[str] = frozenset()
+        vars(self).update(proven=nobody, sampled=nobody, copied=nobody)
 
 
 # Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from types import FrameType
+from importlib import import_module
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from customop.arrays.kinds import FAKE
-from customop.core.declared import Declared
 from customop.core.define import (
     check_name,
     check_names,
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
             call: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
             dispatch: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
 
+
+declared: ModuleType = later(import_module, "customop.core.declared")
 
 _SCHEMA = later(
     re.compile, r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL
@@ -296,7 +298,7 @@ def declare(
     return define_operator(
         Definition(
             qualname,
-            Declared(qualname, schema),
+            declared.Declared(qualname, schema),
             schema,
             checked_tags(qualname, tags),
             place_of(where),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Unpack, overload
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from customop.arrays.kinds import FAKE
 from customop.core.definition import check_device_types
@@ -22,6 +20,9 @@ from customop.library.by_name import (
 )
 from customop.library.library import Library
 from customop.library.resolve import AnyOperator, resolve
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "register_array_dispatch",

@@ -46,7 +46,8 @@ from mypy.types import (
 
 from customop.arrays.array import Array
 from customop.mypy.names import own_name
-from customop.schema.annotations import CLASSES, Device, DType, Scalar
+from customop.schema.annotations import CLASSES, Device, Scalar
+from customop.schema.dtype_hints import DType
 
 __all__ = [
     "DEVICES",

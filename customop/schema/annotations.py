@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
 import numpy as np
-import numpy.typing as npt
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import is_array_class
@@ -55,8 +54,8 @@ from customop.schema.types import (
 from customop.schema.unsupported import INSTEAD, instead_of, no_type, show_annotation
 
 __all__ = [
-    "DType",
     "Device",
+    "Meaning",
     "Scalar",
     "class_type",
     "evaluated",
@@ -72,7 +71,7 @@ ConfigT = TypeVar("ConfigT")
 Scalar: TypeAlias = int | float | bool | complex
 
 
-class _Meaning(Frozen):
+class Meaning(Frozen):
     """A mark in our aliases, such as `DType`, that says which schema type they mean."""
 
     name: str
@@ -81,8 +80,7 @@ class _Meaning(Frozen):
         return self.name
 
 
-DType: TypeAlias = Annotated[npt.DTypeLike, _Meaning("dtype")]
-Device: TypeAlias = Annotated[str, _Meaning("device")]
+Device: TypeAlias = Annotated[str, Meaning("device")]
 
 
 # ---- annotation -> schema type: one row, one line ----
@@ -95,8 +93,6 @@ _ANNOTATIONS: dict[Any, SchemaType] = {
     complex: Base("complex"),
     str: Base("str"),
     np.dtype: DTYPE,
-    npt.DTypeLike: DTYPE,
-    DType: DTYPE,
     Device: DEVICE,
 }
 
@@ -149,7 +145,7 @@ def schema_type(annotation: Any) -> SchemaType:
     known = _lookup(annotation)
     if known is not None:
         return known
-    if annotation is npt.ArrayLike:
+    if _is_hint_of_numpy(annotation, "ArrayLike"):
         raise no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
@@ -178,6 +174,12 @@ def _of_form(annotation: Any, origin: Any) -> SchemaType:
     raise no_type(annotation)
 
 
+def _is_hint_of_numpy(annotation: Any, name: str) -> bool:
+    # Nobody has a hint of a module that is not imported, which would take 0.4 ms.
+    hint = getattr(sys.modules.get("numpy.typing"), name, None)
+    return type(annotation) is type(hint) and bool(annotation == hint)
+
+
 def _lookup(annotation: Any) -> SchemaType | None:
     try:
         known = _ANNOTATIONS.get(annotation)
@@ -185,6 +187,8 @@ def _lookup(annotation: Any) -> SchemaType | None:
         return None
     if known is not None:
         return known
+    if _is_hint_of_numpy(annotation, "DTypeLike"):
+        return DTYPE
     if _is_generator(annotation):
         return GENERATOR
     if is_array_class(annotation) and not issubclass(annotation, np.generic):
@@ -201,7 +205,7 @@ def _is_generator(annotation: Any) -> bool:
 
 def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
     # Python flattens Annotated[DType, "note"], so the mark of DType is a note too.
-    meanings = [note for note in notes if isinstance(note, _Meaning)]
+    meanings = [note for note in notes if isinstance(note, Meaning)]
     if meanings:
         return NAMES[meanings[0].name]
     return with_notes(schema_type(inner), inner, notes)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from customop.arrays.describe import show
 from customop.arrays.kinds import has_device, is_array, is_traced
-from customop.errors import did_you_mean
+from customop.errors import ArgumentError, did_you_mean
 from customop.schema.base_types import (
     BASE_TYPES,
     NUMBER_CLASSES,
     PROVEN_BY_CLASS,
+    exact_test,
     to_str,
 )
 from customop.schema.fit import Mismatch, NestedType, Visitor
@@ -35,7 +36,11 @@ from customop.schema.types import (
 from customop.shapes.sizes import number_class
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["coerce", "remedy"]
+__all__ = ["coerce", "coercion", "remedy"]
+
+if TYPE_CHECKING:
+    from customop.schema.parameters import Parameter
+    from customop.schema.schema import Schema
 
 
 def _fits_symbolic(value: Symbolic, name: str) -> bool:
@@ -250,3 +255,27 @@ def _remedy_for_object(declared: ClassOf) -> str:
         return f"pass {{{keys}}}"
     given = ", ".join(f"{key}: {item}" for key, item in declared.items.items())
     return f"pass {name}({given})"
+
+
+def coercion(
+    qualname: str, schema: Schema, parameter: Parameter
+) -> Callable[[Any], Any]:
+    """A function that coerces one argument and names it in errors."""
+    declared, name = parameter.type, parameter.name
+    fits = exact_test(declared) or (lambda value: False)
+
+    def coerce_argument(value: Any) -> Any:
+        if fits(value):
+            return value
+        try:
+            return coerce(value, declared)
+        except Mismatch as error:
+            raise schema.error(
+                ArgumentError,
+                qualname,
+                f"argument '{name}' {error}",
+                do=remedy(declared, value, name),
+                parameter=name,
+            ) from None
+
+    return coerce_argument

@@ -6,7 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from customop.errors import (
     SchemaError,
@@ -18,6 +18,7 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.frozen import Frozen
 from customop.schema.annotations import is_fixed, meet_classes, schema_type
 from customop.schema.defaults import check_default
 from customop.schema.fit import Mismatch
@@ -52,7 +53,7 @@ _KINDS: dict[Any, str] = {
 _GIVE_SCHEMA = 'give the schema as a string: schema="(Array x) -> Array"'
 
 
-class _Inferred(NamedTuple):
+class _Inferred(Frozen):
     """A function under inference, for messages."""
 
     fn: Callable[..., Any]

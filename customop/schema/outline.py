@@ -10,20 +10,25 @@ import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any
+
+from customop.frozen import Frozen
 
 __all__ = ["PlainParameter", "PlainSignature", "names_around", "outline_of"]
 
 
-class PlainParameter(NamedTuple):
+class PlainParameter:
     """A parameter of a function, as an `inspect.Parameter` names its attributes."""
 
-    name: str
-    kind: Any
-    default: Any
+    __slots__ = ("default", "kind", "name")
+
+    def __init__(self, name: str, kind: Any, default: Any) -> None:
+        self.name: str = name
+        self.kind: Any = kind
+        self.default: Any = default
 
 
-class PlainSignature(NamedTuple):
+class PlainSignature(Frozen):
     """The parameters of a function, and the hints by their names and ``"return"``."""
 
     parameters: list[PlainParameter]

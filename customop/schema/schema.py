@@ -9,23 +9,22 @@ from importlib import import_module
 from types import FrameType, ModuleType
 from typing import Any, TypeVar
 
-from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
+from customop.errors import CustomOpError, SchemaError, ShapeError, shown
 from customop.frozen import Frozen, cached
 from customop.later import later
-from customop.schema.base_types import exact_test
-from customop.schema.coerce import coerce, remedy
-from customop.schema.fit import Mismatch
 from customop.schema.infer import infer, key_of
 from customop.schema.outline import outline_of
 from customop.schema.parameters import (
     KEYWORD_ONLY,
+    MISSING,
     POSITIONAL_ONLY,
     Parameter,
     Return,
 )
-from customop.schema.parse import parse
 from customop.schema.types import (
     DEVICE,
+    GENERATOR,
+    ListOf,
     has_shape,
     holds_arrays,
     is_array_type,
@@ -36,9 +35,10 @@ from customop.schema.types import (
 )
 from customop.shapes.notation import Shape, least_sizes
 
-__all__ = ["Schema", "coercion", "infer_schema"]
+__all__ = ["Schema", "infer_schema"]
 
 page: ModuleType = later(import_module, "customop.schema.page")
+parsing: ModuleType = later(import_module, "customop.schema.parse")
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
@@ -225,6 +225,59 @@ class Schema(Frozen):
             if DEVICE in (p.type, getattr(p.type, "item", None)) and p.name == "device":
                 return i
         return None
+
+    @cached
+    def is_plain(self) -> bool:
+        """Whether a call is arrays in, one array out: most calls of most programs."""
+        return (
+            self.single_return
+            and not self.nested_slots
+            and not self.written
+            and not self.keyword_only
+        )
+
+    @cached
+    def is_unary(self) -> bool:
+        """Whether its only array comes first, all else having defaults."""
+        return self.array_slots == (0,) and all(
+            p.default is not MISSING for p in self.parameters[1:]
+        )
+
+    @cached
+    def is_factory(self) -> bool:
+        """Whether it makes arrays on the device that a parameter names."""
+        return self.device_slot is not None and not any(
+            is_array_type(part) for p in self.parameters for part in parts(p.type)
+        )
+
+    @cached
+    def has_generator(self) -> bool:
+        """Whether a parameter takes a random generator."""
+        return any(GENERATOR in parts(p.type) for p in self.parameters)
+
+    @cached
+    def list_slot(self) -> int:
+        """Position of the list that has all arrays of a call with one result; -1 for none."""
+        if self.array_slots or not self.single_return or self.keyword_only:
+            return -1
+        if len(self.nested_slots) != 1 or self.written:
+            return -1
+        (slot,) = self.nested_slots
+        declared = self.parameters[slot].type
+        if not isinstance(declared, ListOf) or declared.is_tuple:
+            return -1
+        return slot if is_array_type(declared.item) else -1
+
+    @cached
+    def view_slot(self) -> int:
+        """Position of the array that results are views of; -1 if they are fresh."""
+        for r in self.returns:
+            if r.alias is not None and not r.alias.is_write:
+                for slot in self.array_slots:
+                    alias = self.parameters[slot].alias
+                    if alias is not None and alias.name == r.alias.name:
+                        return slot
+        return -1
 
     @cached
     def keyword_names(self) -> tuple[str, ...]:
@@ -417,7 +470,7 @@ class Schema(Frozen):
                 do='write "(Array x) -> Array"',
             )
         # A name of a class can mean another class now, so such texts are not cached.
-        return Schema(*parse(text)) if "." in text else _parsed(text)
+        return Schema(*parsing.parse(text)) if "." in text else _parsed(text)
 
     @classmethod
     def infer(
@@ -475,7 +528,7 @@ _MOST_INFERRED = 512
 
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> Schema:
-    return Schema(*parse(text))
+    return Schema(*parsing.parse(text))
 
 
 def infer_schema(
@@ -522,32 +575,3 @@ def infer_schema(
             do='write op_name="scale", or leave it out',
         )
     return f"{op_name or ''}{Schema.infer(fn, mutates_args, sys._getframe(1))}"
-
-
-def coercion(
-    qualname: str, schema: Schema, parameter: Parameter
-) -> Callable[[Any], Any]:
-    """A function that coerces one argument and names it in errors."""
-    declared, name = parameter.type, parameter.name
-    fits = exact_test(declared) or (lambda value: False)
-
-    def coerce_argument(value: Any) -> Any:
-        if fits(value):
-            return value
-        try:
-            return coerce(value, declared)
-        except Mismatch as error:
-            raise schema.error(
-                ArgumentError,
-                qualname,
-                f"argument '{name}' {error}",
-                do=remedy(declared, value, name),
-                parameter=name,
-            ) from None
-
-    return coerce_argument
-
-
-def array_names(schema: Schema) -> list[str]:
-    """Names of the parameters that are or hold arrays."""
-    return [p.name for p in schema.parameters if any(map(is_array_type, parts(p.type)))]

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from customop.arrays.array import ArrayT
-from customop.schema.annotations import Device, DType, Scalar, evaluated, schema_type
+from customop.schema.annotations import Device, Scalar, evaluated, schema_type
 from customop.schema.base_types import exact_class
+from customop.schema.dtype_hints import DType
 from customop.schema.types import (
     DEVICE,
     DTYPE,
