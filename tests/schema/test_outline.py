@@ -28,7 +28,9 @@ def test_outline_is_that_of_inspect(fn: Any) -> None:
     found = outline_of(fn)
     assert found is not None
     expected = inspect.signature(fn).parameters.values()
-    assert found.parameters == [(p.name, p.kind, p.default) for p in expected]
+    assert [(p.name, p.kind, p.default) for p in found.parameters] == [
+        (p.name, p.kind, p.default) for p in expected
+    ]
     hints = typing.get_type_hints(fn)
     plain = {k: None if hint is type(None) else hint for k, hint in hints.items()}
     assert found.hints == plain
