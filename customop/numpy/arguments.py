@@ -41,8 +41,11 @@ __all__ = [
     "dtype_of",
     "in_c_order",
     "in_order",
+    "int_axes",
+    "int_axis",
     "is_inexact",
     "is_set",
+    "keeps_axes",
     "kept",
     "kept_shape",
     "lengths",
@@ -207,16 +210,32 @@ def listed_axes(axis: Any) -> list[int] | None:
         return [axis]
     if axis is None:
         return None
-    if isinstance(axis, list | tuple):
+    if isinstance(axis, list | tuple | np.ndarray) and np.ndim(axis):
         return [operator.index(item) for item in axis]
     return [operator.index(axis)]
+
+
+def int_axes(axis: Any) -> list[int] | None:
+    """As `listed_axes`, for NumPy's own loops: they take no lists, and no bools."""
+    if type(axis) is int:  # as usual
+        return [axis]
+    if axis is None:
+        return None
+    return [int_axis(item) for item in (axis if isinstance(axis, tuple) else (axis,))]
+
+
+def int_axis(axis: Any) -> int:
+    """An axis as an int; NumPy's own loops refuse bools."""
+    if isinstance(axis, bool | np.bool_):
+        raise TypeError("an integer is required for the axis")
+    return operator.index(axis)
 
 
 def reduced_axes(a: Any, axis: Any) -> list[int] | None:
     """The axes of a reduction; 0 and -1 of an array without axes are none, as in NumPy."""
     if type(axis) is int:  # as usual
         return [axis] if axis not in _FIRST or shape_of(a) else None
-    return None if _is_first_of_none(a, axis) else listed_axes(axis)
+    return None if _is_first_of_none(a, axis) else int_axes(axis)
 
 
 _FIRST = frozenset((0, -1))
@@ -224,11 +243,13 @@ _FIRST = frozenset((0, -1))
 
 def lined(a: Any, axis: Any) -> Any:
     """An array without axes as one of one element, for the axes 0 and -1, as in NumPy."""
+    if type(axis) is bool:
+        axis = int_axis(axis)  # raises
     return np.reshape(a, (1,)) if _is_first_of_none(a, axis) else a
 
 
 def _is_first_of_none(a: Any, axis: Any) -> bool:
-    return not isinstance(axis, list | tuple) and axis in (0, -1) and not shape_of(a)
+    return isinstance(axis, int | np.integer) and axis in _FIRST and not shape_of(a)
 
 
 def as_axis(axes: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -288,6 +309,13 @@ def kept(
 def is_set(keyword: Any) -> bool:
     """Whether a keyword, such as keepdims, is given and true."""
     return keyword is not NO_VALUE and bool(keyword)
+
+
+def keeps_axes(keepdims: Any) -> bool:
+    """Whether a reduction keeps its axes; NumPy's own loops take an integer alone."""
+    if type(keepdims) is bool:
+        return keepdims
+    return keepdims is not NO_VALUE and bool(operator.index(keepdims))
 
 
 def only(function: str, **given: tuple[Any, ...]) -> None:

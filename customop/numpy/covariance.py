@@ -85,7 +85,7 @@ def _(
     count = x.shape[1]
     if is_known(x.shape[0], 0):
         return np.zeros_like(x, np.float64, shape=(0, 0))
-    ddof = (0 if bias else 1) if ddof is None else operator.index(int(ddof))
+    ddof = (1 if bias == 0 else 0) if ddof is None else operator.index(int(ddof))
     frequent = None if fweights is None else _frequencies(fweights, count)
     important = None if aweights is None else _importances(aweights, count)
     given = [w for w in (frequent, important) if w is not None]

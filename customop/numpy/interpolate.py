@@ -175,7 +175,11 @@ def _real(name: str, x: Any) -> Any:
 
 def _like(value: Any, dtype: Any) -> Any:
     """A value in the dtype of the result."""
-    return value if isinstance(value, int | float) else as_array(value).astype(dtype)
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, np.ndarray) or not hasattr(value, "shape"):
+        np.interp([1.0], [0.0], np.zeros(1, dtype), right=value)  # raises as NumPy does
+    return as_array(value).astype(dtype)
 
 
 def _check_points(xp: Any, fp: Any) -> None:

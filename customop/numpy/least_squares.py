@@ -102,6 +102,7 @@ def _(
             "np.linalg.pinv: rtol and rcond are one argument", do="leave rcond= away"
         )
     cutoff = rcond if rtol is NO_VALUE else rtol
+    cutoff = as_array(cutoff) if isinstance(cutoff, list | tuple) else cutoff
     if cutoff is None and rtol is NO_VALUE:
         cutoff = 1e-15
     elif cutoff is None:

@@ -17,6 +17,7 @@ from customop.numpy.arguments import (
     dtype_of,
     is_inexact,
     is_set,
+    keeps_axes,
     reduced_axes,
     refuse,
 )
@@ -41,7 +42,7 @@ def _keywords(
     keepdims: Any, initial: Any = NO_VALUE, where: Any = True
 ) -> dict[str, Any]:
     """The keywords of a reduction that are given."""
-    given: dict[str, Any] = {"keepdims": is_set(keepdims)}
+    given: dict[str, Any] = {"keepdims": keeps_axes(keepdims)}
     if initial is not NO_VALUE:
         given["initial"] = initial
     if where is not True and where is not NO_VALUE:
@@ -160,7 +161,7 @@ def _(
     if not is_inexact(a):
         return np.mean(a, axis=axis, dtype=dtype, **more)
     _check_dtype("nanmean", a, dtype)
-    count = _present(a, axis, is_set(keepdims), where)
+    count = _present(a, axis, keeps_axes(keepdims), where)
     total = np.sum(_filled(a, 0), axis=axis, dtype=dtype, **more)
     warn_unless(count > 0, "Mean of empty slice")
     return as_scalar(_over(total, count))
@@ -190,7 +191,7 @@ def _nan_variance(
     centered = np.where(np.isnan(a), 0, moved)
     more = _keywords(keepdims, where=where)
     total = np.sum(_squares(centered), axis=axis, dtype=dtype, **more)
-    if not is_set(keepdims):
+    if not keeps_axes(keepdims):
         count = np.squeeze(count, as_axis(reduced_axes(a, axis)))
     free = count - ddof
     warn_unless(free > 0, "Degrees of freedom <= 0 for slice.")

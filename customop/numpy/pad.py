@@ -114,6 +114,7 @@ _KEYWORDS = {
     **dict.fromkeys(("reflect", "symmetric"), "reflect_type"),
     **dict.fromkeys(("edge", "empty", "wrap"), ""),
 }
+_WITH_VALUES = ("constant", "empty", "linear_ramp")
 
 
 @register_numpy_function(np.pad)
@@ -121,14 +122,18 @@ def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     x = as_array(array)
     widths = _pad_widths(x, pad_width)
     _check_mode(mode, kwargs)
-    given = kwargs.get(_KEYWORDS[mode])
+    given = kwargs.get(_KEYWORDS[mode], 0 if mode in _WITH_VALUES else None)
     if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, 0 if given is None else given)
+        return _pad_constant(x, widths, given)
     _check_axes(x.shape, widths)
     if has_none(x.shape):
         return _pad(x, widths, 0)
     if mode == "linear_ramp":
-        out = _pad_ramp(x, widths, 0 if given is None else given)
+        if given is None:
+            raise ArgumentError(
+                "np.pad: end_values=None is not a number", do="leave end_values= away"
+            )
+        out = _pad_ramp(x, widths, given)
     elif mode in _STATISTICS:
         out = _pad_statistic(x, widths, mode, given)
     elif given == "odd":
@@ -335,6 +340,8 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
     given = as_array(values)
     if isinstance(given, Tracer | FakeArray):
         return _pad_traced(x, widths, given)
+    if given.dtype.hasobject:  # None is nan where NumPy says so
+        given = given.astype(dtype_of(x))
     constants = np.broadcast_to(given, (x.ndim, 2))
     if not x.ndim:
         return np.copy(x)

@@ -19,12 +19,12 @@ from customop import (
 )
 from customop.numpy.arguments import (
     as_array,
-    as_ints,
     below_of,
     dtype_of,
     lined,
     only,
     refuse,
+    shape_of,
 )
 from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of
@@ -121,13 +121,19 @@ def _(primals: Any, tangents: Any) -> Any:
     return y, np.take_along_axis(tangents[0], _moves(x, y, axis), axis)
 
 
+def _place(k: Any) -> Any:
+    if isinstance(k, bool | np.bool_):
+        raise ValueError("Booleans unacceptable as partition index")  # noqa: TRY004  # as NumPy
+    return size_of(k)
+
+
 def _register_partition(name: str, op: Operator[..., Any]) -> None:
     def partition(
         a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
     ) -> Any:
         refuse(name, order=order)
         only(f"np.{name}", kind=(kind, "introselect"))
-        places = [size_of(k) for k in as_ints(kth)]
+        places = [_place(k) for k in (kth if shape_of(kth) else (kth,))]
         if axis is None:
             return op(np.ravel(a), 0, places)
         return op(lined(a, axis) if op is _argpartition else a, axis, places)

@@ -270,6 +270,7 @@ def _serve(function: Any, scale: float, *, skips_nan: bool) -> None:
     ) -> Any:
         a, is_weak = as_array(a), type(q) in (int, float)
         q = as_array(q)
+        q = cast(q, np.intp) if dtype_of(q).kind == "b" else q
         q = q if scale == 1 else np.true_divide(q, scale)
         return _quantiles(
             a,

@@ -26,15 +26,16 @@ from customop import (
 )
 from customop.numpy.arguments import (
     NO_VALUE,
+    as_array,
     as_axis,
     as_line,
     cast,
     count_of,
     counted_axes,
-    is_set,
+    int_axes,
+    keeps_axes,
     kept,
     kept_shape,
-    listed_axes,
     reduced_axes,
     spread,
 )
@@ -199,10 +200,14 @@ def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         if initial is NO_VALUE and where is True and axis is None and keepdims is False:
             return op.run(a, None, False)  # the usual call, the short way
         if initial is not NO_VALUE or where is not True:
-            given = {"keepdims": is_set(keepdims), "initial": initial, "where": where}
+            given = {
+                "keepdims": keeps_axes(keepdims),
+                "initial": initial,
+                "where": where,
+            }
             return ufunc.reduce(a, axis, **given)
         axes = axis if axis is None else reduced_axes(a, axis)
-        return op.run(a, axes, keepdims if keepdims is False else is_set(keepdims))
+        return op.run(a, axes, keepdims if keepdims is False else keeps_axes(keepdims))
 
     register_numpy_function(function, reduction, alone=op)
 
@@ -223,11 +228,11 @@ def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         if is_whole and axis is dtype is None and keepdims is False:
             return op.run(a, None, False)  # the usual call, the short way
         if not is_whole:
-            kept = is_set(keepdims)
+            kept = keeps_axes(keepdims)
             given = {"keepdims": kept, "initial": initial, "where": where}
             return ufunc.reduce(a, axis, dtype, **given)
         axes = axis if axis is None else reduced_axes(a, axis)
-        kept = keepdims if keepdims is False else is_set(keepdims)
+        kept = keepdims if keepdims is False else keeps_axes(keepdims)
         if dtype is None:
             return op.run(a, axes, kept)
         # Small integers become larger ones unless a dtype is given.
@@ -316,9 +321,10 @@ def _(
     where: Any = True,
 ) -> Any:
     if where is not True:
-        return mean_of_selected(a, axis, dtype, is_set(keepdims), where)
-    axes = axis if axis is None else listed_axes(axis)
-    kept = keepdims if keepdims is False else is_set(keepdims)
+        kept = keeps_axes(keepdims)
+        return mean_of_selected(as_array(a), axis, dtype, kept, where)
+    axes = axis if axis is None else int_axes(axis)
+    kept = keepdims if keepdims is False else keeps_axes(keepdims)
     if dtype is None:
         return mean_.run(a, axes, kept)
     if np.dtype(dtype).kind in "fc" and np.dtype(dtype) != np.float16:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as as_int
 from typing import Any
 
 import numpy as np
@@ -165,12 +164,14 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, int | SymInt):
         return _repeat.run(a, repeats, axis)
     if not is_plain(repeats):
-        counts = np.broadcast_to(repeats, (a.shape[axis],))
-        return np.take(a, repeated_places(counts), axis)
-    counts = np.asarray(value_of(repeats)).astype(np.intp)  # NumPy takes floats, too
-    if counts.size != 1:
+        wide = np.broadcast_to(repeats, (a.shape[axis],))
+        return np.take(a, repeated_places(wide), axis)
+    counts: Any = repeats if isinstance(repeats, np.generic) else value_of(repeats)
+    if np.size(counts) != 1:
         return np.take(a, np.repeat(np.arange(int(a.shape[axis])), counts), axis)
-    return _repeat.run(a, as_int(counts.item()), axis)
+    # NumPy says which numbers it takes: Python's floats, but not arrays of floats.
+    np.zeros(0).repeat(counts)
+    return _repeat.run(a, int(np.asarray(counts).item()), axis)
 
 
 repeated_places: Operator[..., Any] = numpy_operator(

@@ -199,6 +199,12 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N8
             do="use customop.vmap for rows",
         )
     count = x.shape[0] if N is None else size_of(N)
+    if is_below(count, 0):
+        raise ShapeError(
+            "negative dimensions are not allowed",
+            f"np.vander: N is {count}",
+            do="give a number of columns",
+        )
     powers = powers_of(count - 1, x)
     wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
     return wide ** (powers[::-1] if increasing else powers)

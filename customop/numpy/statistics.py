@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from customop import ArgumentError, Operator, SymInt, Tag, register_numpy_function
+from customop import (
+    ArgumentError,
+    Operator,
+    ShapeError,
+    SymInt,
+    Tag,
+    register_numpy_function,
+)
 from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
@@ -17,7 +24,8 @@ from customop.numpy.arguments import (
     count_of,
     counted_axes,
     dtype_of,
-    is_set,
+    int_axes,
+    keeps_axes,
     kept,
     listed_axes,
     reduced_axes,
@@ -141,7 +149,7 @@ def _selected(
     mask: Any = where
     count: Any
     if where is True:
-        count = count_of(a.shape, listed_axes(axis))
+        count = count_of(a.shape, int_axes(axis))
     else:
         mask = mask_like(where, tuple(a.shape))
         count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
@@ -151,7 +159,7 @@ def _selected(
         total = np.sum(a, where=mask, **given)
         mean = cast(total / count, total.dtype)
     moved = a - as_array(mean)
-    squares = np.real(moved * np.conjugate(moved)) if is_complex(moved) else moved**2
+    squares = np.real(moved * np.conjugate(moved)) if is_complex(a) else moved**2
     total = np.sum(squares, where=mask, **given)
     free = count - ddof
     free = np.maximum(free, 0) if hasattr(free, "shape") else larger(free, 0)
@@ -172,6 +180,8 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         mean: Any = NO_VALUE,
         correction: Any = NO_VALUE,
     ) -> Any:
+        # A list beside a traced mean or mask; NumPy asks for them, too.
+        a, mean = as_array(a), NO_VALUE if mean is None else mean
         if correction is not NO_VALUE:
             if ddof != 0:
                 raise ValueError(
@@ -180,13 +190,17 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
             ddof = correction
         if op is std and dtype is not None and np.dtype(dtype).kind in "biu":
             refuse("std", dtype=dtype)
+        if is_complex(as_array(ddof)):  # NumPy drops the imaginary part of the result
+            raise ArgumentError(
+                f"np.{op.name}: ddof={ddof!r} is complex", do="give a real number"
+            )
         # In another dtype the deviations of complex numbers lose a part, or get one.
         own = dtype is None or (np.dtype(dtype).kind == "f" and not is_complex(a))
         if own and where is True and mean is NO_VALUE:
-            axes = axis if axis is None else listed_axes(axis)
+            axes = axis if axis is None else int_axes(axis)
             run = op.run if dtype is None else op
-            return run(a, axes, is_set(keepdims), float(ddof), dtype)
-        variance = _selected(a, axis, dtype, ddof, is_set(keepdims), where, mean)
+            return run(a, axes, keeps_axes(keepdims), float(ddof), dtype)
+        variance = _selected(a, axis, dtype, ddof, keeps_axes(keepdims), where, mean)
         return as_scalar(variance if op is var else root(variance))
 
     register_numpy_function(function, deviation)
@@ -200,12 +214,13 @@ _serve_deviation(np.std, std)
 
 @register_numpy_function(np.count_nonzero)
 def _(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return sum_(np.not_equal(a, 0), reduced_axes(a, axis), is_set(keepdims))
+    kept = keeps_axes(keepdims) if keepdims or axis is not None else False
+    return sum_(np.not_equal(a, 0), reduced_axes(a, axis), kept)
 
 
 @register_numpy_function(np.ptp)
 def _(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
-    listed, kept = reduced_axes(a, axis), is_set(keepdims)
+    listed, kept = reduced_axes(a, axis), keeps_axes(keepdims)
     return max_(a, listed, kept) - min_(a, listed, kept)
 
 
@@ -218,7 +233,8 @@ def _(
     *,
     keepdims: Any = False,
 ) -> Any:
-    kept = is_set(keepdims)
+    kept = keeps_axes(keepdims)
+    axis = axis if type(axis) is int else as_axis(listed_axes(axis))
     if weights is None:
         average = np.mean(a, axis=axis, keepdims=kept)
         if not returned:
@@ -262,7 +278,8 @@ def weights_like(a: Any, weights: Any, axis: Any) -> Any:
     if len(shape) == a.ndim and shape == tuple(a.shape):
         return weights
     if axis is None or shape != tuple(a.shape[i] for i in axes):
-        raise ArgumentError(
+        error = ArgumentError if axis is None else ShapeError
+        raise error(
             f"np.average: weights of shape {shape} do not fit an array of shape"
             f" {tuple(a.shape)} along axis {axis}",
             do="give weights of the shape of the array, or of the axes averaged over",

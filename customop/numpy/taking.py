@@ -70,4 +70,11 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 @register_numpy_function(np.compress)
 def _(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Any:
-    return np.take(a, np.flatnonzero(as_array(condition)), axis)
+    mask = as_array(condition)
+    if len(mask.shape) != 1:
+        raise ShapeError(
+            "condition must be a 1-d array",
+            f"np.compress: it has the shape {tuple(mask.shape)}",
+            do="give an element for each place of the axis",
+        )
+    return np.take(a, np.flatnonzero(mask), axis)

@@ -31,7 +31,7 @@ from customop.numpy.arguments import (
     counted_axes,
     dtype_of,
     is_inexact,
-    is_set,
+    keeps_axes,
     reduced_axes,
     spread,
 )
@@ -359,8 +359,8 @@ def _reduce(
     if initial is NO_VALUE and where is True:
         if own is None and ufunc.identity is None:
             check_elements(f"{name}.reduce", a.shape, axes)
-        return reduce(a, axes, is_set(keepdims))
-    return reduce_selected(ufunc, reduce, a, axes, is_set(keepdims), initial, where)
+        return reduce(a, axes, keeps_axes(keepdims))
+    return reduce_selected(ufunc, reduce, a, axes, keeps_axes(keepdims), initial, where)
 
 
 def _one_axis(name: str, x: Any, axis: Any) -> int:

@@ -17,7 +17,7 @@ from customop import (
     register_numpy_function,
     sizes,
 )
-from customop.numpy.arguments import as_array, cast, only, shape_of
+from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of
 from customop.numpy.index import numbers, scatter_add
 from customop.numpy.keys import parts_of, value_for, values_at
 from customop.numpy.reading import read_number
@@ -76,6 +76,9 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
     elif isinstance(src, list | tuple):
         src = as_array(src)
     _check_cast(src, dst, casting)
+    if hasattr(where, "shape") and not isinstance(where, np.generic):
+        like: Any = np.empty((), dtype_of(where))
+        np.copyto(np.zeros(()), 0.0, where=like)  # raises as NumPy does
     if src is dst:
         return
     value = spread_to(value_for(dst, src), dst.shape)

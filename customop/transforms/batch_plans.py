@@ -209,9 +209,13 @@ WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
 
 _OF_TWO = """\
 if dim_b is None:
-    if type(v_b) in numbers or dim_a == 0 and len(v_b.shape) < len(v_a.shape): dim = dim_a
+    if type(v_b) in numbers: dim = dim_a
+    elif dim_a == 0 and (type(v_b) is ndarray or is_array(v_b)):
+        if len(v_b.shape) < len(v_a.shape): dim = dim_a
 elif dim_a is None:
-    if type(v_a) in numbers or dim_b == 0 and len(v_a.shape) < len(v_b.shape): dim = dim_b
+    if type(v_a) in numbers: dim = dim_b
+    elif dim_b == 0 and (type(v_a) is ndarray or is_array(v_a)):
+        if len(v_a.shape) < len(v_b.shape): dim = dim_b
 elif dim_a == dim_b:
     rank = len(v_a.shape) - len(v_b.shape)
     if rank == 0: dim = dim_a

@@ -455,8 +455,8 @@ NUMPY: Table = {
     ),
     "average by other weights": (
         lambda: np.average(G, 0, np.ones(3)),
-        co.ArgumentError,
-        TypeError,
+        co.ShapeError,
+        ValueError,
         "np.average: weights of shape (3,) do not fit an array of shape (2, 3) along axis 0\n"
         "  do: give weights of the shape of the array, or of the axes averaged over",
     ),

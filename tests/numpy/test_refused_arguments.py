@@ -1,0 +1,230 @@
+"""Odd arguments: where NumPy refuses one, a transform does, and where not it has its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.array([[1.5, -2.0, 4.0], [0.25, 3.0, -1.0]])
+LINE = np.array([1.0, 2.0, 4.0])
+Call = Callable[[Any], Any]
+
+RUNS: dict[str, Callable[[Call, Any], Any]] = {
+    "grad": lambda f, x: co.grad(lambda t: (f(t), np.sum(t))[1])(x),
+    "jvp": lambda f, x: co.jvp(lambda t: (f(t), np.sum(t))[1], (x,), (x,)),
+    "vmap": lambda f, x: co.vmap(lambda t: (f(t), np.sum(t))[1])(np.stack([x, x])),
+    "fake": lambda f, x: f(co.fake_like(x)),
+}
+
+REDUCTIONS: dict[str, Any] = {
+    name: getattr(np, name)
+    for name in (
+        *("sum", "prod", "mean", "max", "min", "amax", "amin", "ptp", "var", "std"),
+        *("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "nanstd"),
+        *("average", "any", "all", "count_nonzero"),
+    )
+}
+KEPT: tuple[Any, ...] = (None, 1.0, 1j, "x", [], (0, 0), np.array(0.0), np.True_)
+AXES: tuple[Any, ...] = (True, [0], [], 1.0, "x", (0, 1.0), np.array([0, 1]), (True,))
+
+REFUSED: dict[str, Call] = {
+    "repeat-array": lambda x: np.repeat(x, np.array(1.5)),
+    "repeat-row": lambda x: np.repeat(x, np.array([1.5])),
+    "repeat-complex": lambda x: np.repeat(x, 1j),
+    "repeat-nan": lambda x: np.repeat(x, np.nan),
+    "repeat-axis": lambda x: np.repeat(x, 2, axis=True),
+    "take-axis": lambda x: np.take(x, [0], axis=True),
+    "compress-scalar": lambda x: np.compress(True, x),
+    "compress-rows": lambda x: np.compress([[True, False]], x),
+    "compress-none": lambda x: np.compress(None, x),
+    "partition": lambda x: np.partition(x, True),
+    "argpartition": lambda x: np.argpartition(x, [True]),
+    "vander": lambda x: np.vander(x[0], -1),
+    "squeeze-list": lambda x: np.squeeze(x, []),
+    "squeeze-bool": lambda x: np.squeeze(x[:, :1], True),
+    "copyto-floats": lambda x: np.copyto(x * 1.0, 1.0, where=np.array(1.5)),
+    "copyto-ints": lambda x: np.copyto(x * 1.0, 1.0, where=np.array([1, 0, 1])),
+    "interp-left": lambda x: np.interp(x[0], LINE, LINE, left=1j),
+    "interp-right": lambda x: np.interp(x[0], LINE, LINE, right=[1.0]),
+    "interp-text": lambda x: np.interp(x[0], LINE, LINE, right="1"),
+    "pad-none": lambda x: np.pad(x, 1, mode="linear_ramp", end_values=None),
+    "average-weights": lambda x: np.average(x, axis=0, weights=[1.0]),
+}
+
+
+def refusal(call: Call, x: Any) -> type[Exception] | None:
+    """The class of the error of a call."""
+    try:
+        call(x)
+    except Exception as error:  # noqa: BLE001  # its class is the answer
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_what_numpy_refuses_is_refused(call: Call, run: Any) -> None:
+    """The error is of the class that NumPy raises."""
+    expected = refusal(call, X)
+    assert expected is not None
+    with pytest.raises(expected):
+        run(call, X)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("keyword", ["keepdims", "axis"])
+def test_axes_and_keepdims_are_those_that_numpy_takes(name: str, keyword: str) -> None:
+    """A reduction takes what NumPy's does: no lists of axes, no floats as keepdims."""
+    for value in KEPT if keyword == "keepdims" else AXES:
+        given: dict[str, Any] = {"axis": 0, keyword: value}
+
+        def call(x: Any, given: Any = given) -> Any:
+            return REDUCTIONS[name](x, **given)
+
+        expected = refusal(call, X)
+        for how, run in RUNS.items():
+            found = refusal(lambda x, run=run: run(call, x), X)
+            assert (found is None) == (expected is None), (how, value, found, expected)
+            assert expected is None or issubclass(found or object, expected | TypeError)
+
+
+def shown(run: str, call: Call, x: Any) -> Any:
+    """The value of a call under a transform."""
+    found: list[Any] = []
+
+    def keep(t: Any) -> Any:
+        value = call(t)
+        while isinstance(value, co.Tracer):
+            value = value.below
+        found.append(value)
+        return np.sum(t)
+
+    RUNS[run](keep, x)
+    return found[0]
+
+
+VALUES: dict[str, Call] = {
+    "quantile-bool": lambda x: np.nanquantile(x, True),
+    "quantile-bools": lambda x: np.nanquantile(x, [True, False], axis=0),
+    "cov-bias-none": lambda x: np.cov(x, bias=None),
+    "cov-bias-list": lambda x: np.cov(x, bias=[]),
+    "pad-none": lambda x: np.pad(x, 1, constant_values=None),
+    "pad-half-none": lambda x: np.pad(x, 1, constant_values=(None, 2.0)),
+    "var-complex-mean": lambda x: np.var(x, mean=1j),
+    "std-complex-mean": lambda x: np.std(x, axis=0, mean=0.5j),
+    "var-no-mean": lambda x: np.var(x, mean=None),
+    "repeat-float": lambda x: np.repeat(x, 2.0),
+    "repeat-float64": lambda x: np.repeat(x, np.float64(2.0), axis=1),
+    "average-axis-list": lambda x: np.average(x, axis=[0, 1]),
+    "average-axis-bool": lambda x: np.average(x, axis=True),
+    "keepdims-int": lambda x: np.sum(x, axis=0, keepdims=2),
+    "axis-array": lambda x: np.sum(x, axis=np.array(1)),
+    "interp-left": lambda x: np.interp(x[0], LINE, LINE, left=np.float32(0.1)),
+    "interp-complex": lambda x: np.interp(x[0], LINE, LINE * 1j, left=2j),
+}
+
+
+@pytest.mark.parametrize("run", ["grad", "jvp"])
+@pytest.mark.parametrize("call", VALUES.values(), ids=VALUES)
+def test_what_numpy_takes_has_its_value(call: Call, run: str) -> None:
+    """Odd arguments that NumPy reads in a way of its own."""
+    expected = call(X)
+    found = shown(run, call, X)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_none_as_padding_is_refused_for_integers() -> None:
+    """NumPy reads None as nan, and has none among integers."""
+
+    def rows(x: Any) -> Any:
+        return np.pad(x, 1, constant_values=None)
+
+    whole = np.arange(6).reshape(2, 3)
+    for run in (lambda: rows(whole), lambda: co.vmap(rows)(whole[None])):
+        with pytest.raises(TypeError, match=r"int\(\) argument must be"):
+            run()
+
+
+def test_a_complex_ddof_is_an_error_that_says_so() -> None:
+    """NumPy 2.4 warns, and returns the real part of a quotient that means nothing."""
+    with pytest.raises(co.ArgumentError) as caught:
+        co.grad(lambda x: np.var(x, ddof=1j))(X)
+    assert str(caught.value) == ("np.var: ddof=1j is complex\n  do: give a real number")
+
+
+# ---- one traced argument beside plain ones ----
+
+ROWS: list[list[float]] = X.tolist()
+MEAN = np.mean(X, axis=1, keepdims=True)
+ALONE: dict[str, tuple[Call, Any]] = {
+    "var-mean": (lambda m: np.var(ROWS, axis=1, mean=m), MEAN),
+    "std-mean": (lambda m: np.std(ROWS, axis=1, mean=m), MEAN + 0.5),
+    "average-weights": (lambda w: np.average(ROWS, axis=1, weights=w), LINE),
+    "quantile-q": (lambda q: np.quantile(ROWS, q), np.array(0.3)),
+    "percentile-q": (lambda q: np.percentile(ROWS, q, axis=0), np.array([30.0, 55.0])),
+    "interp-fp": (lambda fp: np.interp([1.5, 9.0], [1.0, 2.0, 4.0], fp), LINE),
+    "interp-x": (lambda x: np.interp(x, [1.0, 2.0, 5.0], [3.0, 1.0, 2.0]), LINE + 0.2),
+    "trapezoid-x": (lambda x: np.trapezoid(ROWS, x), LINE),
+    "where-y": (lambda y: np.where([True, False, True], [1.0, 2.0, 3.0], y), LINE),
+    "select": (lambda y: np.select([[True, False, True]], [y], 2.0), LINE),
+    "clip-max": (lambda m: np.clip([1.0, 2.0, 3.0], None, m), LINE / 2 + 0.1),
+    "polyval-x": (lambda x: np.polyval([1.0, 2.0], x), LINE),
+    "convolve": (lambda v: np.convolve([1.0, 2.0], v), LINE),
+    "gradient-step": (lambda h: np.gradient([1.0, 4.0, 9.0], h), np.array(2.0)),
+    "insert": (lambda v: np.insert([1.0, 2.0], 1, v), np.array(3.0)),
+    "diff-prepend": (lambda v: np.diff([1.0, 2.0], prepend=v), np.array([3.0])),
+    "isclose-rtol": (lambda r: np.isclose([1.0], [1.1], rtol=r) * r, np.array(0.2)),
+}
+
+
+@pytest.mark.parametrize(("call", "x"), ALONE.values(), ids=ALONE)
+def test_one_traced_argument_beside_lists(call: Call, x: Any) -> None:
+    """The value is NumPy's, and the gradient that of a central difference."""
+
+    def total(t: Any) -> Any:
+        value = call(t)
+        weights = np.cos(np.arange(np.size(np.asarray(call(x))))).reshape(
+            np.shape(call(x))
+        )
+        return np.sum(value * weights)
+
+    value, slope = co.value_and_grad(total)(x)
+    np.testing.assert_allclose(value, total(x), rtol=1e-14)
+    flat = x.astype(float).reshape(-1)
+    step = 1e-6
+    expected = [
+        (
+            total((flat + step * e).reshape(x.shape))
+            - total((flat - step * e).reshape(x.shape))
+        )
+        / (2 * step)
+        for e in np.eye(flat.size)
+    ]
+    np.testing.assert_allclose(np.ravel(slope), expected, rtol=1e-6, atol=1e-8)
+    rows = co.vmap(call)(np.stack([x, x * 1.1]))
+    np.testing.assert_allclose(rows[1], call(x * 1.1), rtol=1e-13)
+
+
+def test_a_traced_mask_beside_a_list() -> None:
+    """The rows of where= select elements of the list."""
+    masks = np.array(
+        [[[True, False, True], [True, True, True]], [[False, True, True]] * 2]
+    )
+    for reduce in (np.mean, np.var, np.std, np.sum):
+        found = co.vmap(lambda m, reduce=reduce: reduce(ROWS, where=m))(masks)
+        expected = [reduce(ROWS, where=mask) for mask in masks]
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("odd", [None, "x", {}], ids=repr)
+def test_rows_beside_what_is_not_an_array(odd: Any) -> None:
+    """The error names the parameter, as under the other transforms."""
+    for call in (lambda x: x + odd, lambda x: np.multiply(odd, x)):
+        with pytest.raises(TypeError, match=r"Array\|Scalar|unsupported operand"):
+            co.vmap(call)(X)
