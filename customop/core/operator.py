@@ -134,7 +134,9 @@ class Operator(OperatorRules, Generic[P, R]):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED:
             do = f"call it: op.{name}(...)"
-            if not callable(getattr(Operator, name, None)):
+            if name in _GENERATED:
+                do = "register a kernel: op.register_kernel(device_types, fn)"
+            elif not callable(getattr(Operator, name, None)):
                 do = "define another operator"
             raise self.error(
                 RegistrationError, f"the attribute '{name}' cannot be assigned", do=do
@@ -156,6 +158,7 @@ class Operator(OperatorRules, Generic[P, R]):
 
         call: Callable[P, R]
         run: Callable[..., R]
+        invoke: Callable[[Sequence[Any]], Any]
     else:
         __call__ = _FirstCall()
         call = _FirstCall()
@@ -199,7 +202,7 @@ class Operator(OperatorRules, Generic[P, R]):
 
     def _compile(self) -> Callable[..., Any]:
         made = self._generate()
-        self.call, self.run, self._source = made.call, made.run, made.text
+        vars(self).update(call=made.call, run=made.run, _source=made.text)
         type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]  # generated
         self.route()
         return self.call
@@ -394,9 +397,14 @@ class Operator(OperatorRules, Generic[P, R]):
             set_fast_kernel(self, None)
 
 
-# What nobody assigns: what a definition says, and methods.
+# Generated functions: a call of the operator does not go through the attribute.
+_GENERATED = frozenset(("call", "run", "invoke"))
+# What nobody assigns: what a definition says, generated functions, and methods.
 _FIXED = frozenset(
-    ("definition", "name", "namespace", "overload", "qualname", "schema", "tags")
+    (
+        *("definition", "name", "namespace", "overload", "qualname", "schema", "tags"),
+        *_GENERATED,
+    )
 ) | frozenset(
     name
     for name in dir(Operator)

@@ -186,6 +186,23 @@ class RuleKind:
         known = op.rows.get(self.key)
         if known is not None and not same_place(known.place, new.place):
             raise self.second(op, f"a rule for '{self.name}'", known, new)
+        if known is None and self.name not in _OWN:
+            self._check_name(op, new)
+
+    def _check_name(self, op: RuleTable, new: Row) -> None:
+        """Raise if the operator has a rule of another kind of the same name."""
+        for kind, row in op.rows.items():
+            is_twin = isinstance(kind, RuleKind) and kind.name == self.name
+            if is_twin and not same_place(row.place, new.place):
+                raise op.error(
+                    RegistrationError,
+                    f" has a rule of another kind that is called '{self.name}' too, from"
+                    f" {row.place}",
+                    f"the second is at {new.place}",
+                    do="use the first RuleKind, or give the second one another name",
+                    parameter=None,
+                    kind=self.name,
+                )
 
     def second(
         self, op: RuleTable, what: str, known: Row, new: Row

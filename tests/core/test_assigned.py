@@ -34,6 +34,53 @@ def test_a_method_that_is_assigned_in_place_of_being_called() -> None:
     assert op.note == "users may keep notes"
 
 
+@pytest.mark.parametrize("name", ["call", "run", "invoke"])
+def test_the_functions_that_a_call_runs(name: str) -> None:
+    """A call does not look at them, and a graph does: they would differ in silence."""
+    op: Any = co.custom_op(
+        "assigned::twice",
+        lambda x: x * 2.0,
+        schema="(Array x) -> Array",
+        mutates_args=(),
+    )
+    for _ in range(2):  # before the first call, and after it
+        with pytest.raises(
+            co.RegistrationError, match=r"do: register a kernel"
+        ) as error:
+            setattr(op, name, lambda *args: 0.0)
+        assert f"the attribute '{name}' cannot be assigned" in str(error.value)
+        np.testing.assert_array_equal(op(np.ones(2)), [2.0, 2.0])
+        np.testing.assert_array_equal(op.invoke([np.ones(2)]), [2.0, 2.0])
+
+
+def test_two_kinds_of_one_name() -> None:
+    """Messages could not tell them apart; on other operators they do not meet."""
+    first, second = co.RuleKind("adjoint"), co.RuleKind("adjoint")
+    op = co.custom_op(
+        "assigned::turn",
+        lambda x: x.copy(),
+        schema="(Array x) -> Array",
+        mutates_args=(),
+    )
+    op.register(first, lambda g: g)
+    with pytest.raises(co.RegistrationError) as error:
+        op.register(second, lambda g: g * 2.0)
+    lines = str(error.value).splitlines()
+    assert "has a rule of another kind that is called 'adjoint' too, from" in lines[0]
+    assert "test_assigned.py" in lines[0]
+    assert lines[-1].endswith(
+        "do: use the first RuleKind, or give the second one another name"
+    )
+    assert op.rule(first) is not None
+    other = co.custom_op(
+        "assigned::back",
+        lambda x: x.copy(),
+        schema="(Array x) -> Array",
+        mutates_args=(),
+    )
+    other.register(second, lambda g: g)
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
