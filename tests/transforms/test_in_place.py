@@ -152,3 +152,21 @@ def test_an_update_of_a_view_writes_once() -> None:
     names = [node.target.name for node in graph.graph.nodes if node.op == "call"]
     assert names.count("slice_set") == 1
     np.testing.assert_array_equal(graph(X), update(X))
+
+
+def test_add_at_of_numpy_writes_arrays_that_are_read_only() -> None:
+    """The guide says so: no code of ours runs in such a call. Later NumPy may raise."""
+    fixed = np.zeros(3)
+
+    def loss(x: Any, count: Any) -> Any:
+        assert not count.flags.writeable
+        np.add.at(count, [0], 1.0)
+        return np.sum(x * count)
+
+    slope = co.grad(loss)(np.ones(3), fixed)
+    np.testing.assert_array_equal(slope, [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(fixed, [1.0, 0.0, 0.0])
+    plain = np.zeros(3)
+    plain.flags.writeable = False
+    np.add.at(plain, [0], 1.0)
+    np.testing.assert_array_equal(plain, fixed)
