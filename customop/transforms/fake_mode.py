@@ -184,6 +184,12 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     DataDependentError
         If `fn` asks for a value.
 
+    Notes
+    -----
+    A fake array without axes counts as one of NumPy's scalars, which most functions
+    return: ``x += y`` makes a new one, of the dtype of ``x + y``. NumPy's array without
+    axes would keep its own dtype there; give it an axis if that matters.
+
     Examples
     --------
     >>> import numpy as np, customop as co

@@ -527,3 +527,16 @@ def test_eval_shape_of_numpy_functions(fn: Callable[..., Any]) -> None:
     args = (x, x) if fn in (np.matmul, np.add) else (x,)
     out, expected = co.eval_shape(fn, *args), fn(*args)
     assert (out.shape, out.dtype) == (expected.shape, expected.dtype)
+
+
+def test_a_fake_array_without_axes_counts_as_a_scalar() -> None:
+    """As `eval_shape` says: with an axis the dtype is that of NumPy's array."""
+
+    def add(x: Any) -> Any:
+        x += np.float64(1.5)
+        return x
+
+    for x in (np.float32(2.0), np.ones(1, np.float32)):
+        assert co.eval_shape(add, x).dtype == add(x.copy()).dtype
+    assert co.eval_shape(add, np.array(2.0, np.float32)).dtype == np.float64
+    assert add(np.array(2.0, np.float32)).dtype == np.float32
