@@ -83,16 +83,12 @@ _turn = threading.RLock()
 
 @contextmanager
 def quieted() -> Iterator[None]:
-    """Silence warnings of kernels on odd inputs, and restore the random state.
+    """Silence warnings of kernels on odd inputs.
 
-    Both belong to the whole process, and some checks compare them: other threads wait.
+    Their filters belong to the whole process, like the random states, and some checks
+    compare them: other threads wait.
     """
-    with (
-        _turn,
-        random_state_kept(),
-        warnings.catch_warnings(),
-        np.errstate(all="ignore"),
-    ):
+    with _turn, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", _Noise)
         yield

@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop.testing import opcheck
-from customop.testing.quiet import quieted, strict_numbers
+from customop.testing.quiet import quieted, random_state_kept, strict_numbers
 
 
 def _noise() -> None:
@@ -65,12 +65,36 @@ def _settings() -> tuple[object, ...]:
 
 def test_all_is_put_back() -> None:
     before = _settings()
-    with quieted():
+    with quieted(), random_state_kept():
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002  # as kernels may
         warnings.simplefilter("error")
         assert _settings() != before
     assert _settings() == before
+
+
+def _draw() -> float:
+    return random.random() + float(np.random.random())  # noqa: NPY002  # as kernels may
+
+
+@pytest.mark.parametrize("inputs", ["given", "registered", "found"])
+def test_opcheck_puts_random_states_back(inputs: str) -> None:
+    """Those that a kernel draws from, also after a fault, and what makes its inputs."""
+
+    @co.custom_op(f"quiet::draws_{inputs}", mutates_args=())
+    def draws(x: np.ndarray) -> np.ndarray:
+        _draw()
+        return x * 2.0
+
+    draws.register_fake(lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0)))
+    if inputs == "registered":
+        draws.register_sample_inputs(lambda: [(np.full(3, _draw()),)])
+    before = _settings()
+    given = ((np.ones(3),),) if inputs == "given" else ()
+    for _ in range(2):
+        table = opcheck(draws, *given, raise_exception=False)
+        assert "test_mutation" in table.failed
+        assert _settings() == before
 
 
 def test_threads_take_turns() -> None:
@@ -110,7 +134,7 @@ def test_random_numbers_go_on_as_without_checks(normals: int) -> None:
         np.random.seed(7)  # noqa: NPY002  # as kernels may
         np.random.standard_normal(normals)  # noqa: NPY002
         if is_checked:
-            with quieted():
+            with random_state_kept():
                 np.random.standard_normal(2 + normals)  # noqa: NPY002
         drawn.append(np.random.standard_normal(3).tolist())  # noqa: NPY002
     assert drawn[0] == drawn[1]
@@ -125,7 +149,7 @@ def test_global_generator_is_put_back(name: str) -> None:
     try:
         mtrand.set_bit_generator(own)
         expected = getattr(np.random, name)(3).random_raw(4).tolist()
-        with quieted():
+        with random_state_kept():
             np.random.random(5)  # noqa: NPY002
             mtrand.set_bit_generator(np.random.PCG64(1))
         assert mtrand.get_bit_generator() is own

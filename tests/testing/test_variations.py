@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core.kinds import AUTOGRAD
 from customop.testing import Sample
+from customop.testing.checks.session import Session
+from customop.testing.checks.smooth import at_special_values
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.variations import dtypes, layouts
@@ -270,3 +273,32 @@ def test_fresh_generators_draw_alike() -> None:
     sample = Sample((np.random.default_rng(3),))
     first, second = (fresh(sample).args[0].random() for _ in range(2))
     assert first == second == sample.args[0].random()
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ([1.0, 1.0], ["zeros", "large numbers", "complex numbers"]),
+        ([1.0, 2.0], ["zeros", "large numbers", "complex numbers", "equal numbers"]),
+        # Its derivatives are checked beside the kink, and there at zero itself.
+        ([0.0, 0.0], ["zeros", "large numbers", "complex numbers", "equal numbers"]),
+    ],
+)
+def test_special_values_are_not_those_that_are_checked_already(
+    x: list[float], expected: list[str]
+) -> None:
+    @co.custom_op("vary::positive", mutates_args=())
+    def positive(x: np.ndarray) -> np.ndarray:
+        return np.where(np.real(x) > 0, x, 0.0)
+
+    positive.register_autograd(
+        lambda ctx, g: g * ctx.mask,
+        setup_context=lambda ctx, inputs, output: setattr(
+            ctx, "mask", np.real(inputs[0]) > 0
+        ),
+    )
+    sample = Sample((np.array(x),))
+    session = Session(positive, [sample])
+    found = [s.note for s in at_special_values(AUTOGRAD, session, sample) if s.note]
+    kinds = [note.removesuffix(" in all arrays") for note in found]
+    assert [note for note in kinds if not note.startswith("longer")] == expected

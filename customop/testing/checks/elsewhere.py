@@ -26,6 +26,7 @@ from customop.testing.checks.jobs import (
     check_all,
     clock,
     done_of,
+    has_effects,
     names_of,
     outline_of,
     received,
@@ -185,7 +186,8 @@ class _Elsewhere:
             return "has other rules for it: some are registered as the program runs"
         child.ask(check_all, outline_of(self.session), names_of(self.left), PATIENCE)
         self.messages: Iterator[Any] = child.messages()
-        if not next(self.messages, False):
+        effects = next(self.messages, None)
+        if effects is None or not has_effects(self.session, *effects):
             return "gets other results from it for the given arguments"
         return ""
 

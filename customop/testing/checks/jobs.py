@@ -1,11 +1,11 @@
-"""What runs in a child: checks, and the same checks to see where they crash."""
+"""The work of a child: checks, and the same checks again to see where they crash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from customop.arrays.nested import children
 from customop.core.operator import Operator
@@ -27,18 +27,23 @@ from customop.testing.checks.table import BY_NAME
 from customop.testing.watch import Watcher, watched
 
 __all__ = [
+    "CALLS",
     "PATIENCE",
     "Done",
+    "Effects",
     "Outline",
     "both",
     "check_all",
     "clock",
     "done_of",
+    "effects_of",
+    "has_effects",
     "names_of",
     "outline_of",
     "received",
     "repeat",
     "run_checks",
+    "run_given",
     "send_done",
     "serve",
     "telling",
@@ -47,6 +52,8 @@ __all__ = [
 
 # Seconds that a child may take for one sample; its compiler may take half a minute.
 PATIENCE = 60.0
+# Calls of the operator for one sample, at most: they may take so long together.
+CALLS = 1000
 
 
 class Done(NamedTuple):
@@ -146,7 +153,7 @@ def values_in(samples: Iterable[Sample]) -> list[Any]:
 
 
 def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
-    """What `send_done` has sent, put together again."""
+    """Put together again what `send_done` has sent."""
     if cause is not None and not isinstance(done.outcome, str):
         done.outcome.__cause__ = unpacked(*cause)
     return done
@@ -175,8 +182,6 @@ class Outline(NamedTuple):
 
     op: Operator[..., Any]
     samples: list[Sample]
-    # By sample what the operator does with it, where that can be compared.
-    given: list[list[Any] | None] | None
     settings: tuple[Any, ...]
 
     def session(self) -> Session:
@@ -186,19 +191,34 @@ class Outline(NamedTuple):
             self.op, self.samples, rtol, atol, is_given=is_given, keeps_shapes=keeps
         )
 
-    def agrees(self, session: Session) -> bool:
-        """Whether the operator does in this process what it has done in the other."""
-        pairs = zip(self.samples, self.given or (), strict=False)
-        return all(_agree(found, _effects(session, s)) for s, found in pairs)
-
 
 def outline_of(session: Session) -> Outline:
     """A session in a form to send."""
-    op = session.op
-    is_safe = session.is_given and not op.sees_seed
-    given = [_effects(session, s) for s in session.samples] if is_safe else None
     settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
-    return Outline(op, session.samples, given, settings)
+    return Outline(session.op, session.samples, settings)
+
+
+def run_given(session: Session) -> float:
+    """Begin, and run the user's own samples; the seconds that the slowest took."""
+    session.begin()
+    slowest = 0.0
+    for sample in session.samples if session.is_given else ():
+        start = perf_counter()
+        with suppress(Exception):  # the checks report it
+            session.expected(sample)
+        slowest = max(slowest, perf_counter() - start)
+    return slowest
+
+
+# What the operator does with the samples, by sample; None for one that it refuses.
+Effects: TypeAlias = list[list[Any] | None]
+
+
+def effects_of(session: Session) -> Effects | None:
+    """Effects of the operator on the user's own samples, if they can be compared."""
+    if not session.is_given or session.op.sees_seed:
+        return None
+    return [_effects(session, sample) for sample in session.samples]
 
 
 def _effects(session: Session, sample: Sample) -> list[Any] | None:
@@ -206,6 +226,11 @@ def _effects(session: Session, sample: Sample) -> list[Any] | None:
         return [leaf for _, leaf in session.expected(sample).effects]
     except Exception:  # noqa: BLE001  # the checks report it
         return None
+
+
+def has_effects(session: Session, found: Effects | None) -> bool:
+    """Whether the operator has these effects, of another process, in this one too."""
+    return all(map(_agree, effects_of(session) or (), found or ()))
 
 
 def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
@@ -230,43 +255,40 @@ def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
 # ---- work for a child that was kept or spawned ----
 
 
-def serve(
-    send: Send,
-    outline: Outline,
-    names: Sequence[tuple[str, bool]],
-    patience: float,
-) -> None:
+def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> None:
     """Run checks in a child that was kept, as long as they find nothing.
 
-    All outcomes are sent at once, which takes a tenth of the time.
+    All is sent at once, which takes a tenth of the time: `effects_of` the session, and the
+    outcomes as plain tuples.
     """
     if not is_program_as_noted():
         return
-    start_clock(patience)
+    start_clock(PATIENCE)
     session = outline.session()
-    found: list[Done] = []
+    found: list[tuple[Any, ...]] = []
+    with watched(clock(PATIENCE)):
+        patience = PATIENCE + CALLS * run_given(session)
+        effects = effects_of(session)
+    start_clock(patience)
     with watched(clock(patience)):
-        if not outline.agrees(session):
-            return
         for check in _checks_of(names):
             done = done_of(check, session, reported)
             if not isinstance(done.outcome, str):
                 break
-            found.append(done)
-    send(found)
+            found.append((*done,))
+    send((effects, found))
 
 
 def check_all(
     send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
 ) -> None:
-    """Run checks; send first whether the operator is the same here."""
+    """Run checks; send first the effects on the user's own samples, to compare them."""
     start_clock(patience)
     session = outline.session()
     with watched(clock(patience)):
-        is_same = outline.agrees(session)
-    send(is_same)
-    if is_same:
-        run_checks(send, session, _checks_of(names), patience)
+        effects = effects_of(session)
+    send((effects,))
+    run_checks(send, session, _checks_of(names), patience)
 
 
 def repeat(

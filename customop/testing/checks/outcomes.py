@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import suppress
 from time import perf_counter
 from typing import Any, Self
 
@@ -17,15 +16,18 @@ from customop.testing.checks.check import Check, at_smallest, reported
 from customop.testing.checks.crashes import crash_fault
 from customop.testing.checks.elsewhere import outcomes_elsewhere
 from customop.testing.checks.jobs import (
+    CALLS,
     PATIENCE,
     Done,
     both,
     clock,
     done_of,
+    has_effects,
     names_of,
     outline_of,
     received,
     run_checks,
+    run_given,
     send_done,
     serve,
     telling,
@@ -34,12 +36,11 @@ from customop.testing.checks.jobs import (
 from customop.testing.checks.kept import may_be_kept
 from customop.testing.checks.session import Session
 from customop.testing.checks.warm import warm_up
+from customop.testing.quiet import random_state_kept
 from customop.testing.watch import watched
 
 __all__ = ["last_before_crash", "outcomes"]
 
-# Calls of the operator for one sample, at most: they may take so long together.
-_CALLS = 1000
 # The patience with an operator that is known to hang is so much less.
 SHORTER = 12
 
@@ -50,22 +51,30 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     Those that call the operator with the user's own arrays alone run in this process,
     the others in a child of it at the same time.
     """
-    patience = PATIENCE + _CALLS * _run_given(session)
     here = _run_here(session, checks)
     parts = [c.rest if c.name in here else c.whole for c in checks]
     if not CAN_FORK:
-        yield from outcomes_elsewhere(session, checks, parts)
+        with random_state_kept():
+            run_given(session)
+            yield from outcomes_elsewhere(session, checks, parts)
         return
     others = [part for part in parts if part is not None]
     warm_up(others)
-    with _Apart(session, others, patience) as apart:
-        own = _done_ahead(session, [c for c in checks if c.name in here])
+    with _Apart(session, others) as apart:
+        with random_state_kept():  # the child works meanwhile
+            apart.begin()
+            own = _done_ahead(session, [c for c in checks if c.name in here])
         for check, part in zip(checks, parts, strict=True):
             if check.name not in here:
                 yield apart.next()
             else:
-                done = own.pop(check.name, None) or _done_here(check, session)
+                done = own.pop(check.name, None) or _done_late(check, session)
                 yield done if part is None else both(done, apart.next())
+
+
+def _done_late(check: Check, session: Session) -> Done:
+    with random_state_kept():
+        return _done_here(check, session)
 
 
 def _done_ahead(session: Session, checks: Iterable[Check]) -> dict[str, Done]:
@@ -87,20 +96,6 @@ def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
     # CUDA does not survive a fork: inputs that were found run here too.
     is_safe = session.is_given or has_other_kinds(session.op)
     return {c.name for c in checks if is_safe and c.as_given(session.op)}
-
-
-def _run_given(session: Session) -> float:
-    """Run the operator on the user's own samples; the seconds that the slowest took.
-
-    A kernel that crashes on them shall do it here, where a debugger can see it.
-    """
-    slowest = 0.0
-    for sample in session.samples if session.is_given else ():
-        start = perf_counter()
-        with suppress(Exception):  # the checks report it
-            session.expected(sample)
-        slowest = max(slowest, perf_counter() - start)
-    return slowest
 
 
 def _at_smallest_apart(
@@ -126,12 +121,10 @@ def _at_smallest_apart(
 class _Apart:
     """Checks that run in a child, and the others in another one after a crash."""
 
-    def __init__(
-        self, session: Session, checks: Sequence[Check], patience: float
-    ) -> None:
+    def __init__(self, session: Session, checks: Sequence[Check]) -> None:
         self.session = session
         self.left = list(checks)
-        self.patience = patience
+        self.patience = PATIENCE
         self.knows_hang = False
         # Why no check can run in a child.
         self.reason = ""
@@ -142,9 +135,17 @@ class _Apart:
         self.may_keep = may_be_kept(session)
 
     def __enter__(self) -> Self:
-        if self.left and not self._ask_kept():
-            self._start()
+        self.is_kept = bool(self.left) and self._ask_kept()
         return self
+
+    def begin(self) -> None:
+        """Run the operator on the user's own samples, and the checks in a new child.
+
+        A kernel that crashes on these shall do it here, where a debugger sees it.
+        """
+        self.patience = PATIENCE + CALLS * run_given(self.session)
+        if not self.is_kept:
+            self._start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         child, world = self.child, self.world
@@ -164,13 +165,11 @@ class _Apart:
         if found is None:
             return False
         self.child, self.world = found
-        work = outline_of(self.session), names_of(self.left), self.patience
         try:
-            self.child.ask(serve, *work)
+            self.child.ask(serve, outline_of(self.session), names_of(self.left))
         except ChildGoneError:
             self._close()
             return False
-        self.is_kept = True
         self.messages = self.child.messages()
         self.found: list[Done] | None = None
         return True
@@ -251,9 +250,11 @@ class _Apart:
         """The outcome of the next check, if it is not a fault and not a crash."""
         if self.found is None:
             try:
-                self.found = [*next(self.messages, ())][::-1]
+                effects, found = next(self.messages, (None, ()))
             except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
                 return None
+            is_same = has_effects(self.session, effects)
+            self.found = [Done(*done) for done in found][::-1] if is_same else []
         return self.found.pop() if self.found else None
 
     def _crashed(self, check: Check, crash: Crash) -> Done:

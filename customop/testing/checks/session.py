@@ -69,8 +69,6 @@ class Session:
         Whether the user has passed or registered the samples; else they were found.
     keeps_shapes : bool
         Whether their shapes belong together, as those of the arguments of one call.
-    start : KernelState
-        The state of the kernel and of the program before the first call.
     notes : list of str
         Remarks of the running check, for the table.
     fixed : frozenset of str
@@ -86,6 +84,7 @@ class Session:
         "_bound",
         "_has_one_result",
         "_known",
+        "_start",
         "atol",
         "by_content",
         "fixed",
@@ -96,7 +95,6 @@ class Session:
         "op",
         "rtol",
         "samples",
-        "start",
     )
 
     def __init__(
@@ -109,6 +107,7 @@ class Session:
         is_given: bool = True,
         keeps_shapes: bool = False,
         start: KernelState | None = None,
+        begins_later: bool = False,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
@@ -116,7 +115,9 @@ class Session:
         self.atol: float | None = atol
         self.is_given: bool = is_given
         self.keeps_shapes: bool = keeps_shapes
-        self.start: KernelState = KernelState(op) if start is None else start
+        self._start: KernelState | None = start
+        if not begins_later:
+            self.begin()
         self.notes: list[str] = []
         self.fixed: frozenset[str] = frozenset()
         schema = op.schema
@@ -129,6 +130,17 @@ class Session:
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
         # Identity of a sample -> the sample and its values.
         self._bound: dict[int, tuple[Sample, Sequence[Any]]] = {}
+
+    def begin(self) -> None:
+        """Note the state of the kernel and of the program, if this is the first call."""
+        if self._start is None:
+            self._start = KernelState(self.op)
+
+    @property
+    def start(self) -> KernelState:
+        """The state of the kernel and of the program as the session began."""
+        assert self._start is not None
+        return self._start
 
     # ---- running ----
 
@@ -195,7 +207,7 @@ class Session:
         return run
 
     def oracle(self, sample: Sample) -> Oracle:
-        """What tells whether the kernels take arguments like those of a sample."""
+        """The oracle that says whether the kernels take arguments like those of a sample."""
         found: Oracle = self.once(
             "oracle", sample, lambda: Oracle.around(self.op, sample)
         )

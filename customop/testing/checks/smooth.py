@@ -13,9 +13,16 @@ from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.arrays.numpy_functions import call_numpy
+from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample, call_text
-from customop.testing.checks.session import Session, floats_of, is_floats, placer
+from customop.testing.checks.session import (
+    Session,
+    floats_of,
+    is_floats,
+    placer,
+    same_bits,
+)
 from customop.testing.fault import Fault
 from customop.testing.inputs.lengths import Longer, longer
 from customop.testing.inputs.memory import map_values
@@ -69,24 +76,44 @@ def function_of(
 
     By default of those by which it has derivatives. The function returns the outputs of floats.
     """
-    op = session.op
-    arrays = floats_of(op, values)
+    arrays = floats_of(session.op, values)
     if moving is None:
         chosen = session.floats(values) if session.fixed else arrays
     else:
         chosen = {name: arrays[name] for name in moving}
-    put = placer(values, is_floats)
-    is_whole = len(chosen) == len(arrays)
+    return _FloatFunction(session.op, values, arrays, chosen).call, chosen
 
-    def call(*given: Any) -> tuple[Any, ...]:
-        if not is_whole:
-            given = tuple({**arrays, **dict(zip(chosen, given, strict=True))}.values())
-        out = op.invoke(put(given))
+
+class _FloatFunction:
+    """An operator as a function of some of its arrays of floats.
+
+    A method holds no functions, for which transforms search the closures of functions.
+    """
+
+    __slots__ = ("_arrays", "_chosen", "_is_whole", "_op", "_put")
+
+    def __init__(
+        self,
+        op: Operator[..., Any],
+        values: Sequence[Any],
+        arrays: dict[str, Any],
+        chosen: dict[str, Any],
+    ) -> None:
+        self._op = op
+        self._put = placer(values, is_floats)
+        self._arrays = arrays
+        self._chosen = chosen
+        self._is_whole = len(chosen) == len(arrays)
+
+    def call(self, *given: Any) -> tuple[Any, ...]:
+        """The outputs of floats."""
+        if not self._is_whole:
+            moved = dict(zip(self._chosen, given, strict=True))
+            given = tuple({**self._arrays, **moved}.values())
+        out = self._op.invoke(self._put(given))
         if type(out) is np.ndarray and out.dtype.kind in "fc":
             return (out,)
         return tuple(filter(is_float_array, flat(out)))
-
-    return call, chosen
 
 
 def gradients_of(session: Session, sample: Sample) -> dict[str, Any]:
@@ -176,12 +203,16 @@ def as_single(leaf: Any) -> Any:
 def smooth_problem(session: Session, sample: Sample) -> Problem | str:
     """The function to differentiate at a smooth point, or the reason to skip it."""
     found = _smooth_problem(session, sample)
-    session.once(_IS_SMOOTH, sample, lambda: isinstance(found, Problem))
+    session.once(_POINT, sample, lambda: _point_of(found))
     return found
 
 
-# Whether a sample has a smooth point.
-_IS_SMOOTH = "is smooth"
+# The arrays of floats at a smooth point of a sample; None where it has none.
+_POINT = "point"
+
+
+def _point_of(found: Problem | str) -> tuple[Any, ...] | None:
+    return None if isinstance(found, str) else found.inputs.arrays
 
 
 def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
@@ -279,9 +310,39 @@ def at_special_values(
     They are for a check of the rule of this kind: without it there is nothing to check.
     """
     yield sample
-    if session.op.find_rule(kind) is not None and _has_derivatives(session, sample):
-        yield from specials(session.op, sample, SMOOTH)
+    if session.op.find_rule(kind) is None:
+        return
+    point = _smooth_near(session, sample)
+    if point is not None:
+        for special in specials(session.op, sample, SMOOTH):
+            # Where the point is the sample itself, all is checked there already.
+            if not _is_same(session, special, sample, point):
+                yield special
         yield from with_longer_axes(session, sample)
+
+
+def _smooth_near(session: Session, sample: Sample) -> tuple[Any, ...] | None:
+    """The arrays of floats at the smooth point of a sample, if it has one."""
+
+    def point() -> tuple[Any, ...] | None:
+        return _point_of(_smooth_problem(session, sample))
+
+    try:
+        found: tuple[Any, ...] | None = session.once(_POINT, sample, point)
+    except Exception:  # noqa: BLE001  # the check itself reports it
+        return None
+    return found
+
+
+def _is_same(
+    session: Session, special: Sample, sample: Sample, point: Sequence[Any]
+) -> bool:
+    """Whether special values are those of a sample, which is smooth at these."""
+    values, given = session.bound(special), session.bound(sample)
+    if not all(map(same_bits, flat([*values]), flat([*given]))):
+        return False
+    floats = session.floats(map_values(as_double, given)).values()
+    return all(map(same_bits, floats, point))
 
 
 def with_longer_axes(session: Session, sample: Sample) -> Iterator[Longer]:
@@ -311,17 +372,6 @@ def at_other_lengths(session: Session, sample: Sample, work: Callable[[], str]) 
         shown = call_text(session.op.name, sample)
         session.notes.append(f"at {shown} a rule raises {type(cause).__name__}")
         return ""
-
-
-def _has_derivatives(session: Session, sample: Sample) -> bool:
-    def is_smooth() -> bool:
-        return isinstance(_smooth_problem(session, sample), Problem)
-
-    try:
-        found: bool = session.once(_IS_SMOOTH, sample, is_smooth)
-    except Exception:  # noqa: BLE001  # the check itself reports it
-        return False
-    return found
 
 
 def check_there(

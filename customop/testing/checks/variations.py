@@ -68,8 +68,9 @@ def check_layouts(session: Session, sample: Sample) -> str:
         expected, is_usual = _noted_once(session, plain)
     except Exception:  # noqa: BLE001  # it refuses these values in any layout
         return "the kernel refuses these values"
-    if all(map(_is_plain, arrays_of(values))):  # another shape, in C order
-        return _check_fake_of(session, sample, expected)
+    arrays = arrays_of(values)
+    if all(map(_is_plain, arrays)):  # another shape, in C order
+        return _check_fake_of(session, sample, arrays, expected)
     try:  # again: the first call has drawn from a Generator among the values
         found, fault = call_noted(session, session.values(sample))
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
@@ -89,7 +90,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
             if _is_unsteady(session, sample):
                 return _UNSTEADY
             raise
-    return _check_fake_of(session, sample, found)
+    return _check_fake_of(session, sample, arrays, found)
 
 
 def _noted_once(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | None]:
@@ -152,11 +153,11 @@ def _in_c_order(leaf: Any) -> Any:
     return leaf.copy(order="C") if isinstance(leaf, np.ndarray) else leaf
 
 
-def _check_fake_of(session: Session, sample: Sample, found: Run) -> str:
-    """The fake kernel, if there is one, is right for a variation too."""
+def _check_fake_of(
+    session: Session, sample: Sample, arrays: Sequence[Any], found: Run
+) -> str:
+    """The fake kernel, if there is one, is right for a variation of these arrays too."""
     fake = find_kernel(session.op, FAKE)
-    values = session.bound(sample)
-    arrays = arrays_of(values)
     # NumPy returns results in the machine's byte order, which fake kernels cannot know.
     if fake is None or not arrays or not all(map(_is_native, arrays)):
         return ""
@@ -179,7 +180,7 @@ def _matches(session: Session, fake: Any, sample: Sample, found: Run) -> bool:
 def _announced(
     session: Session, sample: Sample, fake: Any
 ) -> tuple[Any, Exception | None]:
-    """What the fake kernel announces for a sample, or its error; asked once."""
+    """Ask the fake kernel what it announces for a sample, once; or its error."""
     known: tuple[Any, Exception | None] = session.once(
         "announced", sample, lambda: _asked(session, sample, fake)
     )
@@ -259,7 +260,8 @@ def check_dtypes(session: Session, sample: Sample) -> str:
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this dtype"
     values = session.bound(sample)
-    given = [x.dtype for x in arrays_of(values)]
+    arrays = arrays_of(values)
+    given = [x.dtype for x in arrays]
     for widen in _WIDER:
         others = map_values(partial(_in_own_memory, widen), values)
         if given == [x.dtype for x in arrays_of(others)]:
@@ -274,7 +276,7 @@ def check_dtypes(session: Session, sample: Sample) -> str:
                 return _UNSTEADY
             raise
     try:
-        return _check_fake_of(session, sample, found)
+        return _check_fake_of(session, sample, arrays, found)
     except ContractError as error:
         if "dtype" not in error.where[0]:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import CONSTANT
 
-__all__ = ["Array", "Place", "arrays_in", "leaves_in", "places_in", "replaced"]
+__all__ = ["WHOLE", "Array", "Place", "arrays_in", "leaves_in", "places_in", "replaced"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-# Classes of arguments that hold no others.
-_WHOLE = CONSTANT | {np.ndarray}
+# Classes of arguments that hold no others: arrays of NumPy and constants.
+WHOLE: Final = CONSTANT | {np.ndarray}
 
 
 class Place(NamedTuple):
@@ -74,7 +74,7 @@ def leaves_in(value: Any, place: str) -> list[tuple[str, Any]]:
 def arrays_in(op: Operator[..., Any], sample: Sample) -> list[Place]:
     """The NumPy arrays of a sample."""
     args, schema = sample.args, op.schema
-    if not sample.kwargs and _WHOLE.issuperset(map(type, args)):
+    if not sample.kwargs and WHOLE.issuperset(map(type, args)):
         pairs = zip(schema.positional, args, strict=False)
         return [
             Place(p.name, x, p.name in schema.written)
