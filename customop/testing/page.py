@@ -32,7 +32,7 @@ TONES = {
 
 
 def result_html(result: OpCheckResult) -> str:
-    """What a notebook shows of a result."""
+    """Return the HTML that a notebook shows for a result."""
     return in_notebook(result_card(result))
 
 

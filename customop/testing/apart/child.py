@@ -221,7 +221,7 @@ class Child:
             raise ChildGoneError from None
 
     def messages(self) -> Iterator[Any]:
-        """What the child sends, until it ends; then `crash` says how, if it crashed."""
+        """Yield what the child sends until it ends; `crash` then says how, if it crashed."""
         while True:
             message = self._next()
             if message is None:

@@ -84,7 +84,7 @@ _MOST_SAID = 3
 
 
 def _said(text: str) -> list[str]:
-    """What C code wrote before it crashed, such as ``free(): invalid pointer``."""
+    """Lines that C code wrote before it crashed, such as ``free(): invalid pointer``."""
     begin = _BEGIN.search(text)
     before = text[: begin.start()] if begin else text
     lines = [line.strip() for line in before.splitlines() if line.strip()]

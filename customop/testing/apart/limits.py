@@ -1,4 +1,4 @@
-"""What a forked child may do: how long, how much memory, and to whom it speaks."""
+"""Limits of a forked child: its time, its memory, and where its output goes."""
 
 from __future__ import annotations
 

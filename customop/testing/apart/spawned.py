@@ -129,7 +129,7 @@ class SpawnedChild:
         self._found.put(b"")
 
     def messages(self) -> Iterator[Any]:
-        """What the child sends until its work is done; see `Child.messages`."""
+        """Yield what the child sends until its work is done; see `Child.messages`."""
         while block := self._next():
             message = loads(block)
             if isinstance(message, Ended):

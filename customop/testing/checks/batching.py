@@ -307,7 +307,7 @@ def _batched(
 
 
 def _each(outs: Any) -> list[Any]:
-    """What `_RowFunction` has returned under vmap, one by one."""
+    """List the results of a `_RowFunction` under vmap."""
     return [outs] if is_array(outs) else [*outs]
 
 

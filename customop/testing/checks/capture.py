@@ -101,7 +101,7 @@ _MOST = 2
 
 
 def _outline(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What a graph of symbolic sizes takes as given: all but the sizes."""
+    """Return all that a graph of symbolic sizes takes as given: all but the sizes."""
     leaves = flat(list(values))
     return tuple(
         (leaf.dtype, len(leaf.shape)) if is_array(leaf) else (type(leaf), repr(leaf))
@@ -194,7 +194,7 @@ def _has_gradient(session: Session, sample: Sample) -> bool:
 
 
 class _Captures(Enum):
-    """What a graph is of."""
+    """The values that a graph computes."""
 
     CALL = "call"
     GRADIENT = "gradient"

@@ -87,7 +87,7 @@ class Check(NamedTuple):
 
     @property
     def rest(self) -> Check | None:
-        """What the check makes up, if anything."""
+        """The part of the check on made-up inputs; None if there is none."""
         return _rest(self)
 
 

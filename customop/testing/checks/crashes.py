@@ -47,7 +47,7 @@ _REFUSE = "raise a ValueError in the kernel for arguments that it does not take"
 def _advice(
     op: Operator[..., Any], new: Mapping[str, Array], old: Mapping[str, Array]
 ) -> str:
-    """What to write so that the kernel does not get such arrays again."""
+    """Say what to write so that the kernel does not get such arrays again."""
     names = {p.name for p in op.schema.parameters}
     shared = [place for place in new if place in old and place in names]
     changed = [p for p in shared if _outline(new[p]) != _outline(old[p])]

@@ -54,7 +54,7 @@ def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
 
 
 def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
-    """What the child has found that was kept; None if there is none, or if it fails."""
+    """Ask the kept child for inputs; None if there is none, or if it fails."""
     taken = kept.taken(op)
     if taken is None:
         return None
@@ -72,7 +72,7 @@ def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
 
 
 def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
-    """What a new child has found."""
+    """Ask a new child for inputs."""
     world = kept.World(op)
     child = Child(lambda send: _search(send, op, PATIENCE), PATIENCE)
     child.start()

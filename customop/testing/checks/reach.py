@@ -1,4 +1,4 @@
-"""What the functions of an operator can reach, and whether it is still the same."""
+"""The values that an operator's functions can reach, and whether they are the same."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _MOST_BYTES = 1 << 16
 
 
 class KernelState:
-    """What a kernel can change and read again, as it is now.
+    """The state that a kernel can change and read again, as it is now.
 
     These are dicts, lists, sets, small arrays, random generators and objects of its own
     module, in its closure, among its globals and its defaults, and in those of functions
@@ -76,7 +76,7 @@ class KernelState:
                 restore()
 
     def effects_of(self, call: Callable[[], object], *, may_draw: bool) -> list[str]:
-        """What a call, or one before it, changes in the state of the program."""
+        """List what a call, or one before it, changes in the state of the program."""
         known = _SETTINGS if may_draw else {**_SETTINGS, **_RANDOM}
         with warnings.catch_warnings(), np.errstate(all="call", call=_nothing):
             # Settings that nobody else makes, so that every change shows.
@@ -189,7 +189,7 @@ def _nothing(kind: str, flag: int) -> None:
 
 
 def _environment() -> Any:
-    """What `os.environ` holds, as it keeps it: to decode that takes 15 us."""
+    """Return the content of `os.environ` as it keeps it: to decode it takes 15 us."""
     kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
     return kept or dict(os.environ)
 

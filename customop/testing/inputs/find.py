@@ -58,7 +58,7 @@ def base_samples(
 
 
 def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
-    """Those of `Operator.register_sample_inputs`; an error if they do not fit."""
+    """Return those of `Operator.register_sample_inputs`; raise if they do not fit."""
     return [_checked(op, sample) for sample in op.sample_inputs()[:count]]
 
 
