@@ -31,15 +31,19 @@ class Subject:
         Whether its runs need no look at the settings: they are not watched.
     was_watched : bool
         Whether a watched run has reached its end.
+    constants : int
+        How many watched runs had a value that depends on no argument, so that no
+        backward showed anything.
     """
 
-    __slots__ = ("codes", "is_bare", "was_watched")
+    __slots__ = ("codes", "constants", "is_bare", "was_watched")
 
     def __init__(self, codes: Sequence[Any]) -> None:
         # They must live as long as their identities are in use.
         self.codes: Sequence[Any] = codes
         self.is_bare: bool = False
         self.was_watched: bool = False
+        self.constants: int = 0
 
     @property
     def is_sampled(self) -> bool:
@@ -51,11 +55,20 @@ class Subject:
         self.was_watched = True
         self.is_bare = config.checks == "first" and not config.sample_checks
 
+    def note_constant(self) -> None:
+        """Note that a watched run had a constant value."""
+        self.constants += 1
+        if self.constants >= _CONSTANTS:
+            self.note_watched()
+
 
 # What it is watched for, identities of its codes, and numbers of lines -> the subject.
 # Code objects of different functions may be equal.
 _subjects: dict[tuple[str | int, ...], Subject] = {}
 
+# Runs with a constant value that are watched. The value of a function may be constant until
+# a branch is taken; that of a gradient of a linear function always is.
+_CONSTANTS = 8
 # Functions that are looked through for one that is differentiated, and frames for the
 # place of a call.
 _FUNCTIONS = 16

@@ -124,6 +124,15 @@ def test_none_is_the_derivative_zero() -> None:
     assert_array_equal(co.grad(lambda c: np.sum(op(c, Y)))(X), np.zeros(3))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_none_alone(dtype: Any) -> None:
+    """A rule without any formula, for all dtypes of floats."""
+    op = define(lambda x: np.round(x), {"x": None}, "(Array x) -> Array")
+    x = np.array([0.4, 1.6], dtype)
+    found = co.grad(lambda x: np.sum(np.real(op(x) + x)))(x)
+    assert_array_equal(found, np.ones(2, dtype))
+
+
 FOUR = "(Array a, Array b, Array c, Array d) -> Array"
 
 

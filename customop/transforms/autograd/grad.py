@@ -314,6 +314,7 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     if isinstance(out, GradTracer) and out.interpreter is interpreter:
         value = out.below
         if out.node is None:
+            interpreter.note_constant()
             return {}
         if value.shape == () and is_real_float(value.dtype):
             found = _swept(out.node, value)
@@ -323,6 +324,7 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     if inner is not None:
         return _gradients(interpreter, inner, name)
     _check_value(out, name)
+    interpreter.note_constant()
     return {}
 
 

@@ -93,6 +93,9 @@ class GradInterpreter(Interpreter):
     def note_backward(self) -> None:
         """Note that backward has run through all calls."""
 
+    def note_constant(self) -> None:
+        """Note that backward has nothing to run through: the value is a constant."""
+
 
 class WatchingInterpreter(GradInterpreter):
     """Reverse mode that notices when an array is overwritten before backward uses it."""
@@ -116,6 +119,10 @@ class WatchingInterpreter(GradInterpreter):
     def note_backward(self) -> None:
         """Later runs of the subject are not watched."""
         self.subject.note_watched()
+
+    def note_constant(self) -> None:
+        """Later runs of the subject are not watched, if enough of them were like this."""
+        self.subject.note_constant()
 
 
 def interpreter_for(subject: Subject) -> GradInterpreter:

@@ -104,6 +104,8 @@ def _lowered(v: str) -> list[str]:
 
 def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:
     """Lines that make the node for the arguments that are tracked."""
+    if not rows:
+        return ["    node = None"]
     lines = []
     for number, tracked in enumerate(sets):
         word = "if" if number == 0 else "elif"

@@ -425,6 +425,32 @@ def test_a_run_that_failed_is_watched_again() -> None:
             f(X)
 
 
+def branching(state: dict[str, int], constants: int) -> Callable[..., Any]:
+    """A function whose value is a constant at first, and that then overwrites."""
+
+    def program(x: Any) -> Any:
+        b = np.ones(3)
+        y = np.sum(x * b)
+        b *= 2.0
+        state["runs"] += 1
+        return 0.0 if state["runs"] <= constants else y
+
+    return program
+
+
+def test_runs_with_a_constant_value_leave_a_function_watched() -> None:
+    """Its backward had nothing to show; after 8 such runs the function is trusted."""
+    f = co.grad(branching({"runs": 0}, 7))
+    for _ in range(7):
+        assert_array_equal(f(X), np.zeros(3))
+    with pytest.raises(co.GradientError, match="was overwritten"):
+        f(X)
+    f = co.grad(branching({"runs": 0}, 8))
+    for _ in range(8):
+        f(X)
+    assert f(X).shape == (3,)
+
+
 def right(x: Any) -> Any:
     return np.sum(x * x)
 
