@@ -35,6 +35,7 @@ MODULES: dict[str, str] = {
     " sign",
     "exponentials": "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan"
     " sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians degrees",
+    "factors": "prod",
     "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift",
@@ -61,7 +62,7 @@ MODULES: dict[str, str] = {
     "products": "matmul tensordot dot inner vdot outer kron",
     "quantiles": "quantile percentile nanquantile nanpercentile median nanmedian",
     "ranges": "linspace logspace geomspace arange identity tri",
-    "reduce": "sum mean max amax min amin any all prod",
+    "reduce": "sum mean max amax min amin any all",
     "repeats": "tile repeat",
     "roots": "roots poly vander polyfit",
     "running": "cumsum cumprod cumulative_sum cumulative_prod",

@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, max, min, any, all, prod.
+"""Reductions: sum, mean, max, min, any, all.
 
 The axes of a result have the order in memory that those of the input have, as in
 NumPy 2.4.
@@ -22,13 +22,11 @@ from customop import (
     partials,
     prepared,
     register_numpy_function,
-    vjp,
 )
 from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
-    as_line,
     cast,
     count_of,
     counted_axes,
@@ -51,6 +49,7 @@ __all__ = [
     "min_",
     "reduced",
     "reduction_of",
+    "serve_cast",
     "sum_",
 ]
 
@@ -212,7 +211,7 @@ def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
     register_numpy_function(function, reduction, alone=op)
 
 
-def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
+def serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
     """Register a reduction by a ufunc for a NumPy function that takes a dtype."""
 
     def reduction(
@@ -307,7 +306,7 @@ def _mean_pull(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:
 
 register_linear(sum_, _widened)
 register_linear(mean_, _mean_pull)
-_serve_cast(np.sum, sum_, np.add)
+serve_cast(np.sum, sum_, np.add)
 
 
 @register_numpy_function(np.mean, alone=mean_)
@@ -395,11 +394,7 @@ _serve(np.any, any_, np.logical_or)
 _serve(np.all, all_, np.logical_and)
 
 
-# ---- products ----
-
-
-prod: Operator[..., Any] = reduction_of("prod", _by_function("prod"))
-prod.register_kernel("cpu", _method("prod"))
+# ---- along an axis ----
 
 
 def before_each(y: Any, first: float) -> Any:
@@ -408,48 +403,3 @@ def before_each(y: Any, first: float) -> Any:
         return y
     parts = [np.full_like(y[..., :1], first), y[..., :-1]]
     return with_size(np.concatenate(parts, axis=-1), y)
-
-
-def _product_of_others(x: Any, axis: Sequence[int] | None) -> Any:
-    """For each element the product of the others: the derivative, also next to zeros."""
-    # A product of complex numbers depends on where they lie in memory, in its last bit.
-    is_plain = type(x) is np.ndarray and x.dtype.kind != "c"
-    if is_plain and (axis is None or len(axis) == 1):
-        if axis is None:
-            return _others_along(x.reshape(-1), 0).reshape(x.shape)
-        return _others_along(x, axis[0] % x.ndim)
-    line, back = vjp(lambda v: as_line(v, counted_axes(axis, v.ndim)), x)
-    lower = before_each(np.cumprod(line, axis=-1), 1)
-    upper = before_each(np.cumprod(np.flip(line, -1), axis=-1), 1)
-    return back(lower * np.flip(upper, -1))[0]
-
-
-def _others_along(x: Any, axis: int) -> Any:
-    """As `_product_of_others`, along an axis of an array of NumPy: an eighth of the time."""
-    before: Any = (*(slice(None),) * axis, slice(None, -1))
-    after: Any = (*(slice(None),) * axis, slice(1, None))
-    back: Any = (*(slice(None),) * axis, slice(None, None, -1))
-    lower, upper = np.ones_like(x), np.ones_like(x)
-    np.multiply.accumulate(x[before], axis, out=lower[after])
-    np.multiply.accumulate(x[back][before], axis, out=upper[after])
-    return lower * upper[back]
-
-
-def _prod_pull(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
-        g = kept(g, x.shape, axis, keepdims)
-        return g * _product_of_others(x, axis)
-    return spread(g, x.shape, axis, keepdims) * _product_of_others(x, axis)
-
-
-prod.register_autograd(partials({"x": _prod_pull}))
-
-
-@prod.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    x, axis, keepdims = primals
-    moved = tangents[0] * _product_of_others(x, axis)
-    return prod(x, axis, keepdims), np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
-
-
-_serve_cast(np.prod, prod, np.multiply)

@@ -35,6 +35,7 @@ from customop.numpy.arguments import (
     reduced_axes,
     spread,
 )
+from customop.numpy.factors import prod
 from customop.numpy.fakes import device_of
 from customop.numpy.index import numbers
 from customop.numpy.reduce import (
@@ -43,7 +44,6 @@ from customop.numpy.reduce import (
     check_elements,
     max_,
     min_,
-    prod,
     reduction_of,
     sum_,
 )

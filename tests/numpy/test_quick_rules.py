@@ -231,3 +231,65 @@ def test_determinants_of_matrices_near_singular_ones() -> None:
     ):
         found = co.grad(np.linalg.det)(np.array(a))
         np.testing.assert_allclose(found, cofactors(np.array(a)), rtol=1e-7, atol=1e-13)
+
+
+# ---- products of all factors but one ----
+
+
+def others_by_hand(x: Any, axes: tuple[int, ...]) -> Any:
+    """The product of all elements along some axes but the own one."""
+    found = np.empty_like(x)
+    for at in np.ndindex(*x.shape):
+        line = x[tuple(slice(None) if i in axes else n for i, n in enumerate(at))]
+        place = tuple(n for i, n in enumerate(at) if i in axes)
+        rest = np.delete(line.ravel(), np.ravel_multi_index(place, line.shape))
+        found[at] = np.prod(rest)
+    return found
+
+
+FACTORS = RNG.uniform(0.5, 1.5, (3, 4)) * RNG.choice([-1.0, 1.0], (3, 4))
+WITH_ZEROS = np.where(np.arange(12).reshape(3, 4) % 5 == 0, 0.0, FACTORS)
+TINY = np.array([[1e-200, 1e-200, 2.0, 3.0], [1e200, 1e200, 2.0, 0.5]])
+
+
+@pytest.mark.parametrize("axis", [None, [0], [-1], [0, 1], []])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_products_of_others(axis: list[int] | None, order: Any) -> None:
+    """They are right with zeros among the factors, and where the product overflows."""
+    axes = (0, 1) if axis is None else tuple(a % 2 for a in axis)
+    extremes = [TINY] if axes == (1,) else []
+    for x in (FACTORS, WITH_ZEROS, FACTORS + 1j * WITH_ZEROS, *extremes):
+        given = np.array(x, order=order)
+        with np.errstate(over="ignore"):
+            found = co.ops.np.others(given, axis)
+            expected = others_by_hand(x, axes)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+        assert found.strides == given.strides
+
+
+@pytest.mark.parametrize("axis", [None, (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("x", [FACTORS, WITH_ZEROS], ids=["regular", "zeros"])
+def test_second_derivatives_of_products(axis: Any, x: Any) -> None:
+    """Beside differences of the products of others; so are third ones."""
+    axes = (0, 1) if axis is None else axis
+    w, t = RNG.normal(size=(2, 3, 4))
+    weights = np.sum(w, axes, keepdims=True)
+
+    def slope(x: Any) -> Any:
+        return co.grad(lambda v: np.sum(np.prod(v, axis, keepdims=True) * weights))(x)
+
+    h = 1e-6
+    ends = [others_by_hand(x + s * t, axes) * weights for s in (h, -h)]
+    expected = (ends[0] - ends[1]) / (2 * h)
+    pushed = co.jvp(slope, (x,), (t,))[1]
+    np.testing.assert_allclose(pushed, expected, rtol=1e-7, atol=1e-8)
+    pulled = co.grad(lambda v: np.sum(slope(v) * t))(x)
+    np.testing.assert_allclose(pulled, expected, rtol=1e-7, atol=1e-8)
+    rows = co.vmap(co.grad(lambda v, t: np.sum(slope(v) * t)))(
+        np.stack([x, x]), np.stack([t, 2 * t])
+    )
+    np.testing.assert_allclose(rows, [pulled, 2 * pulled], rtol=1e-12)
+    third = co.grad(lambda v: np.sum(co.jvp(slope, (v,), (t,))[1] * w))(x)
+    change = [co.jvp(slope, (x + s * w,), (t,))[1] for s in (h, -h)]
+    moved = np.sum((change[0] - change[1]) * w) / (2 * h)
+    np.testing.assert_allclose(np.sum(third * w), moved, rtol=1e-6, atol=1e-7)
