@@ -83,10 +83,23 @@ def _in_double(x: Any) -> Any:
     return x.astype(np.result_type(x.dtype, np.float64), copy=False)
 
 
+def _turned(a: Any, dtype: Any) -> Any:
+    """The cofactors of matrices of two rows, which are their elements."""
+    found = np.empty(a.shape, dtype)
+    found[..., 0, 0] = a[..., 1, 1]
+    found[..., 1, 1] = a[..., 0, 0]
+    # With `out=` steps of 16 bytes give wrong numbers of single precision (NumPy 2.4.6).
+    found[..., 0, 1] = -a[..., 1, 0]
+    found[..., 1, 0] = -a[..., 0, 1]
+    return found
+
+
 def _cofactors_kernel(a: Any) -> Any:
     dtype = linalg_dtype(a)
     if not a.shape[-1]:
         return a.astype(dtype)
+    if type(a) is np.ndarray and a.shape[-2:] == (2, 2):
+        return _turned(_in_double(a), dtype)
     a = _in_double(a)
     inverse = _regular(a)
     if inverse is not None:
@@ -112,6 +125,8 @@ def _moved_kernel(a: Any, t: Any) -> Any:
     dtype = linalg_dtype(a, t)
     if not a.shape[-1]:
         return a.astype(dtype)
+    if type(t) is np.ndarray and t.shape[-2:] == (2, 2):
+        return _turned(_in_double(t), dtype)  # they are linear
     a, t = _in_double(a), _in_double(t)
     inverse = _regular(a)
     if inverse is not None:

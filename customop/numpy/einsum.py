@@ -189,6 +189,8 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     arrays = [g, *operands[:index], *operands[index + 1 :]]
     if len(arrays) == 2:
         found = _by_matmul(text, arrays, ctx.optimize)
+    elif text == f"{ctx.result}->{ctx.result}":
+        (found,) = arrays
     else:
         found = einsum.run(text, arrays, ctx.optimize)
     if reached == term and same_shape(found.shape, x.shape):

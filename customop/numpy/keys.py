@@ -173,6 +173,7 @@ def _as_place(item: Any, x: Any) -> Any:
     return np.asarray(item) if type(item) is int else array_like(item, x, np.intp)
 
 
+_INT = {int}
 _BASIC = (int, slice, type(Ellipsis), type(None))
 _BOUNDS = {int, type(None), SymInt}
 _INDEX = (int, SymInt)
@@ -308,6 +309,8 @@ def item_at(x: Any, key: Any) -> Any:
     if quick is not None:
         return slice_.run(x, quick)
     if type(key) not in _BASIC:
+        if type(key) is list and key and _INT.issuperset(map(type, key)):
+            key = np.array(key)
         if places := _quick_arrays(x, key):
             return index_.run(x, places, False)
         if (mask := mask_of(key)) is not None:

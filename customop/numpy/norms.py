@@ -135,11 +135,9 @@ def _(primals: Any, tangents: Any) -> Any:
 
 @register_numpy_function(np.linalg.norm)
 def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:  # noqa: A002  # NumPy's name
-    if ord is None and axis is None and is_inexact(x):
-        return norm.call(x, None, bool(keepdims))
-    if ord in ("fro", "f") and axis is None and len(x.shape) == 2 and is_inexact(x):
-        return norm.call(x, None, bool(keepdims))
     rank = len(shape_of(x))
+    if axis is None and _is_root_of_squares(ord, rank) and is_inexact(x):
+        return norm.call(x, None, bool(keepdims))
     if type(ord) is int and ord > 2 and axis is None and rank == 1 and is_inexact(x):
         return power_norm.run(x, None, bool(keepdims), float(ord))
     axes = None if axis is None else list(counted_axes(listed_axes(axis), rank))
@@ -153,6 +151,15 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
     if axes is not None and len(axes) == 1:
         return as_scalar(_vector_norm(floats, ord, axes[0], bool(keepdims)))
     return as_scalar(_matrix_norm(floats, ord, axes, bool(keepdims)))
+
+
+def _is_root_of_squares(order: Any, rank: int) -> bool:
+    """Whether the norm of a whole array is the root of the sum of its squares."""
+    if order is None:
+        return True
+    if rank == 2:
+        return type(order) is str and order in ("fro", "f")
+    return rank == 1 and type(order) in (int, float) and order == 2
 
 
 def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from customop import (
 from customop.numpy.arguments import as_array, dtype_of, listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.matrices import transposed
-from customop.numpy.rules import batch_first, fit, is_complex, padded_rows, sum_of
+from customop.numpy.rules import batch_first, is_complex, padded_rows, sum_of
 from customop.numpy.sizes import broadcast, product
 
 __all__: list[str] = []
@@ -149,6 +150,12 @@ tensordot.register_kernel(
 
 def _free(ndim: int, axes: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
     """Axes that are not summed, and axes that are, counted from the front."""
+    free, summed = _split(ndim, tuple(axes))
+    return [*free], summed
+
+
+@lru_cache(maxsize=1024)
+def _split(ndim: int, axes: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]]:
     summed = normalize_axis_tuple(axes, ndim)
     return [i for i in range(ndim) if i not in summed], summed
 
@@ -178,14 +185,10 @@ def _check_summed(
         )
 
 
-def _note_tensordot(ctx: Any, inputs: Any, output: Any) -> None:
-    a, b, ctx.axes_a, ctx.axes_b = inputs
-    ctx.save_for_backward(a, b)
-
-
 def _sorted_by(x: Any, places: Sequence[int]) -> Any:
     """The array with its axes sorted by their `places`."""
-    return np.transpose(x, _ranking(places))
+    order = _ranking(places)
+    return x if order == [*range(len(order))] else np.transpose(x, order)
 
 
 def _ranking(places: Sequence[int]) -> list[int]:
@@ -193,31 +196,27 @@ def _ranking(places: Sequence[int]) -> list[int]:
     return sorted(range(len(places)), key=lambda i: places[i])
 
 
-def _tensordot_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
-    a, b = ctx.saved_arrays
-    free_a, summed_a = _free(a.ndim, ctx.axes_a)
-    free_b, summed_b = _free(b.ndim, ctx.axes_b)
-    by_a, by_b = _ranking(summed_a), _ranking(summed_b)
-    grad_a = grad_b = None
+def _tensordot_first(g: Any, b: Any, a_shape: Any, axes_a: Any, axes_b: Any) -> Any:
+    free_a, summed_a = _free(len(a_shape), axes_a)
+    free_b, summed_b = _free(b.ndim, axes_b)
     if not free_a and not free_b:  # a number: of the sum of products
-        if ctx.needs_input_grad[0]:
-            raw = np.multiply(g, b)
-            grad_a = fit(_sorted_by(raw, [summed_a[i] for i in by_b]), a)
-        if ctx.needs_input_grad[1]:
-            raw = np.multiply(g, a)
-            grad_b = fit(_sorted_by(raw, [summed_b[i] for i in by_a]), b)
-        return grad_a, grad_b, None, None
-    if ctx.needs_input_grad[0]:
-        last = list(range(len(free_a), g.ndim))
-        raw = np.tensordot(g, b, (last, free_b))
-        grad_a = fit(_sorted_by(raw, [*free_a, *(summed_a[i] for i in by_b)]), a)
-    if ctx.needs_input_grad[1]:
-        raw = np.tensordot(a, g, (free_a, list(range(len(free_a)))))
-        grad_b = fit(_sorted_by(raw, [*(summed_b[i] for i in by_a), *free_b]), b)
-    return grad_a, grad_b, None, None
+        raw = np.multiply(g, b)
+    else:
+        raw = np.tensordot(g, b, ([*range(len(free_a), g.ndim)], free_b))
+    return _sorted_by(raw, [*free_a, *[summed_a[i] for i in _ranking(summed_b)]])
 
 
-tensordot.register_autograd(_tensordot_backward, setup_context=_note_tensordot)
+def _tensordot_second(g: Any, a: Any, b_shape: Any, axes_a: Any, axes_b: Any) -> Any:
+    free_a, summed_a = _free(a.ndim, axes_a)
+    free_b, summed_b = _free(len(b_shape), axes_b)
+    if not free_a and not free_b:
+        raw = np.multiply(g, a)
+    else:
+        raw = np.tensordot(a, g, (free_a, [*range(len(free_a))]))
+    return _sorted_by(raw, [*[summed_b[i] for i in _ranking(summed_a)], *free_b])
+
+
+tensordot.register_autograd(partials({"a": _tensordot_first, "b": _tensordot_second}))
 
 
 @tensordot.register_jvp

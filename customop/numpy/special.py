@@ -186,13 +186,40 @@ def _bessel_slope(g: Any, x: Any, order: int) -> Any:
 _register_slope(bessel_i, _bessel_slope)
 
 
+# ---- angles of complex numbers ----
+
+
+_angle: Operator[..., Any] = numpy_operator(
+    "angle",
+    "(Array z) -> Array",
+    lambda z: np.arctan2(np.imag(z), np.real(z)),
+    tags=Tag.pointwise,
+)
+_angle.register_fake(lambda z: keep_order([z], _dtype_of_angle(z.dtype)))
+
+
+def _dtype_of_angle(dtype: Any) -> Any:
+    part = np.zeros(0, dtype).real
+    return np.arctan2(part, part).dtype
+
+
+# The change of the angle is the imaginary part of t / z.
+_angle.register_autograd(partials({"z": lambda g, z: np.multiply(g / z, -1j)}))
+
+
+@_angle.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (z,), (t,) = primals, tangents
+    return _angle(z), None if t is None else np.imag(t / z)
+
+
 # ---- made of other operators ----
 
 
 @register_numpy_function(np.angle)
 def _(z: Any, deg: bool = False) -> Any:
     z = as_array(z)
-    angle = np.arctan2(z.imag, z.real) if is_complex(z) else np.arctan2(0, z)
+    angle = _angle.run(z) if is_complex(z) else np.arctan2(0, z)
     return angle * (180 / math.pi) if deg else angle
 
 

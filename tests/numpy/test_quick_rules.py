@@ -293,3 +293,125 @@ def test_second_derivatives_of_products(axis: Any, x: Any) -> None:
     change = [co.jvp(slope, (x + s * w,), (t,))[1] for s in (h, -h)]
     moved = np.sum((change[0] - change[1]) * w) / (2 * h)
     np.testing.assert_allclose(np.sum(third * w), moved, rtol=1e-6, atol=1e-7)
+
+
+# ---- arctan2 ----
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [3, 600])
+def test_slopes_of_arctan2(dtype: Any, n: int) -> None:
+    """They are precise also where squares overflow or underflow, beside longer floats."""
+    span = 60 if dtype is np.float64 else 8
+    scales = 2.0 ** (span * RNG.integers(-10, 11, (2, n)))
+    a, b = (RNG.normal(size=(2, n)) * scales).astype(dtype)
+    for x1, x2 in ((a, b), (a, 0.5), (0.25, b), (np.stack([a, b]), b)):
+        w1, w2 = np.longdouble(x1), np.longdouble(x2)
+        whole = w1 * w1 + w2 * w2
+        tolerance = 8 * np.finfo(dtype).eps
+        for at, expected in enumerate((w2 / whole, -w1 / whole)):
+            x = (x1, x2)[at]
+            if isinstance(x, float):
+                continue
+            value, pull = co.vjp(
+                (lambda v, c=x2: np.arctan2(v, c), lambda v, c=x1: np.arctan2(c, v))[
+                    at
+                ],
+                x,
+            )
+            found = pull(np.ones_like(value))[0].astype(np.longdouble)
+            if expected.shape != x.shape:
+                continue
+            is_normal = np.abs(expected) > np.finfo(dtype).tiny
+            np.testing.assert_allclose(
+                found[is_normal], expected[is_normal], rtol=float(tolerance)
+            )
+
+
+def test_second_derivatives_of_arctan2() -> None:
+    """Beside differences of the first ones, in reverse and forward mode."""
+    x, y, t = RNG.normal(size=(3, 600))
+
+    def slope(x: Any, y: Any) -> Any:
+        return co.grad(lambda a, b: np.sum(np.arctan2(a, b) * np.cos(a)), (0, 1))(x, y)
+
+    h = 1e-6
+    ends = [slope(x + s * t, y - s * t) for s in (h, -h)]
+    expected = [(u - v) / (2 * h) for u, v in zip(*ends, strict=True)]
+    pushed = co.jvp(slope, (x, y), (t, -t))[1]
+    np.testing.assert_allclose(pushed, expected, rtol=1e-5, atol=1e-4)
+    pulled = co.grad(lambda a, b: sum(np.sum(g * t) for g in slope(a, b)), (0, 1))(x, y)
+    turned = [np.sum(t * (u - v)) for u, v in [pulled]]
+    both = [np.sum(t * (u + v)) for u, v in [pushed]]
+    np.testing.assert_allclose(turned, both, rtol=1e-9)
+
+
+def test_powers_of_four_and_five() -> None:
+    """Their derivatives are products, for all dtypes of floats."""
+    x = RNG.normal(size=5)
+    for dtype, tolerance in ((np.float64, 1e-14), (np.float32, 1e-5), (complex, 1e-14)):
+        given = x.astype(dtype) * (1 + 1j if dtype is complex else 1)
+        for n in (4, 5, 4.0):
+            value, pull = co.vjp(lambda v, n=n: v**n, given)
+            found = pull(np.ones_like(value))[0]
+            np.testing.assert_allclose(found, n * given ** (n - 1), rtol=tolerance)
+            assert found.dtype == given.dtype
+
+
+def test_contractions_to_numbers() -> None:
+    """Gradients of tensordot over all axes in any order, beside sums by hand."""
+    a, b = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(3, 4, 2))
+    found = co.grad(lambda a: np.tensordot(a, b, ([0, 1, 2], [2, 0, 1])))(a)
+    np.testing.assert_array_equal(found, b.transpose(2, 0, 1))
+    found = co.grad(lambda b: np.tensordot(a, b, ([0, 1, 2], [2, 0, -2])))(b)
+    np.testing.assert_array_equal(found, a.transpose(1, 2, 0))
+    found = co.grad(lambda a: np.tensordot(a, a, ([0, 1, 2], [0, 1, 2])))(a)
+    np.testing.assert_array_equal(found, 2 * a)
+
+
+def test_lists_of_integers_index_as_arrays() -> None:
+    """Negative and repeated ones too; places out of range and wrong axes are errors."""
+    x = RNG.normal(size=(4, 3))
+    for key in ([0, 2], [-1, 1, 1], [3]):
+        assert_alike = np.testing.assert_array_equal
+        assert_alike(through_tracer(lambda v, k=key: v[k], x), x[key])
+        expected = np.zeros((4, 3))
+        np.add.at(expected, key, 1.0)
+        assert_alike(co.grad(lambda v, k=key: np.sum(v[k]))(x), expected)
+    with pytest.raises(IndexError, match="4 is out of bounds for axis 0 with size 4"):
+        co.grad(lambda v: np.sum(v[[4]]))(x)
+
+
+def test_slopes_of_angles() -> None:
+    """Of complex numbers they are those of arctan2, by both parts."""
+    z = RNG.normal(size=6) + 1j * RNG.normal(size=6)
+    w = np.arange(6.0)
+    parts = lambda fn: lambda x, y: np.sum(fn(x + 1j * y) * w)
+    by_parts = co.grad(lambda x, y: np.sum(np.arctan2(y, x) * w), (0, 1))
+    expected = by_parts(z.real, z.imag)
+    found = co.grad(parts(np.angle), (0, 1))(z.real, z.imag)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    moved = co.jvp(np.angle, (z,), (1j * z,))[1]
+    np.testing.assert_allclose(moved, np.ones(6), rtol=1e-13)
+    second = co.hessian(lambda v: parts(np.angle)(v[0], v[1]))(
+        np.stack([z.real, z.imag])
+    )
+    plain = co.hessian(lambda v: np.sum(np.arctan2(v[1], v[0]) * w))
+    np.testing.assert_allclose(
+        second, plain(np.stack([z.real, z.imag])), rtol=1e-10, atol=1e-12
+    )
+
+
+def test_determinants_of_two_rows() -> None:
+    """Their cofactors are their elements, in all orders in memory and at rank 1 and 0."""
+    a = RNG.normal(size=(3, 2, 2))
+    a[1], a[2] = 0.0, [[1.0, 2.0], [2.0, 4.0]]
+    for given in (a, np.asfortranarray(a), a.transpose(0, 2, 1), a.astype(np.float32)):
+        found = co.grad(lambda v: np.sum(np.linalg.det(v)))(given)
+        expected = np.empty((3, 2, 2))
+        expected[:, 0, 0], expected[:, 1, 1] = given[:, 1, 1], given[:, 0, 0]
+        expected[:, 0, 1], expected[:, 1, 0] = -given[:, 1, 0], -given[:, 0, 1]
+        np.testing.assert_array_equal(found, expected.astype(given.dtype))
+    t = RNG.normal(size=(2, 2))
+    second = co.jvp(co.grad(np.linalg.det), (a[2],), (t,))[1]
+    np.testing.assert_array_equal(second, [[t[1, 1], -t[1, 0]], [-t[0, 1], t[0, 0]]])
