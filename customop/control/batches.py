@@ -22,6 +22,7 @@ from customop.control.operators import (
     while_scan_op,
 )
 from customop.control.split import differing_outputs
+from customop.control.virtual import shapes_of
 from customop.graph.module import GraphModule
 from customop.transforms.autograd.variables import stop_gradient
 from customop.transforms.vmap import vmap
@@ -91,17 +92,26 @@ def _in_rows(
 ) -> Any:
     """The results of a graph for all rows; those outside of the mask do not matter.
 
-    They have the values of a row inside, with which the graph cannot fail.
+    They have the values of a row inside, with which the graph cannot fail. Where no row
+    is inside, the graph does not run.
     """
-    if all(dim is None for dim in dims):
-        found = module(*values)
-        return [
-            call_numpy(np.broadcast_to, v, (info.batch_size, *v.shape)) for v in found
-        ]
-    pairs = zip(values, dims, strict=True)
-    safe = [v if dim is None else _safe(mask, v) for v, dim in pairs]
-    rows: Any = vmap(module, tuple(dims), 0, randomness=info.randomness)
-    return rows(*safe)
+
+    def run(mask: Any, *arrays: Any) -> Any:
+        if all(dim is None for dim in dims):
+            found = module(*arrays)
+            size = info.batch_size
+            return [call_numpy(np.broadcast_to, v, (size, *v.shape)) for v in found]
+        pairs = zip(arrays, dims, strict=True)
+        safe = [v if dim is None else _safe(mask, v) for v, dim in pairs]
+        rows: Any = vmap(module, tuple(dims), 0, randomness=info.randomness)
+        return rows(*safe)
+
+    def zeros(*arrays: Any) -> Any:
+        return [call_numpy(np.zeros, like.shape, like.dtype) for like in likes]
+
+    likes = shapes_of(run, mask, *values)
+    some = call_numpy(np.any, mask)
+    return cond(some, named_as(run, module), zeros, mask, *values)
 
 
 def _safe(mask: Any, value: Any) -> Any:

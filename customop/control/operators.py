@@ -20,6 +20,7 @@ from customop.core.operator import Operator
 from customop.graph.argument import GRAPH
 from customop.graph.module import GraphModule
 from customop.library.define import custom_op
+from customop.schema.tags import Tag
 from customop.transforms.functions.parts import own
 
 __all__ = [
@@ -133,7 +134,12 @@ def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
         return own(found, [v for v in flatten(args)[0] if is_array(v)])
 
     op: Operator[..., Any] = custom_op(
-        f"control::{name}", kernel, mutates_args=(), schema=f"{schema} -> Array[]"
+        f"control::{name}",
+        kernel,
+        mutates_args=(),
+        schema=f"{schema} -> Array[]",
+        # The order of axes is that of the function that ran, or of the last step.
+        tags=Tag.flexible_layout,
     )
     # The operators in its graphs draw, where there are any.
     op.sees_seed = False

@@ -202,6 +202,65 @@ def test_batches_with_rows_that_fail() -> None:
     np.testing.assert_allclose(found, [0.5, 0.25, 0.5])
 
 
+@pytest.mark.parametrize("mode", ["real", "symbolic"])
+def test_batches_in_which_no_row_takes_a_branch(mode: Any) -> None:
+    """The branch that no row takes does not run, and neither does its gradient."""
+    a = np.array([[[2.0, 1.0], [0.0, 4.0]], [[1.0, 3.0], [1.0, 1.0]]])
+
+    def one(a: Any) -> Any:
+        def inverse(a: Any) -> Any:
+            return np.sum(np.linalg.inv(a))
+
+        def product(a: Any) -> Any:
+            return np.prod(a) / a[0, 0]
+
+        return co.cond(np.trace(a) < 100.0, inverse, product, a)
+
+    graph: Any = co.make_fx(co.vmap(co.grad(one)), mode)(a)
+    singular = np.ones((2, 2, 2)) * 60.0
+    with np.errstate(all="raise"):
+        back = np.swapaxes(np.linalg.inv(a), 1, 2)
+        want = -np.einsum("bij,bkl->bil", back, back)
+        np.testing.assert_allclose(graph(a), want)
+        want = np.full((2, 2, 2), 60.0**2)
+        want[:, 0, 0] = 0.0
+        np.testing.assert_allclose(graph(singular), want)
+    given = co.make_fx(co.vmap(lambda p: co.cond(p, one, lambda a: 0.0, singular[0])))
+    np.testing.assert_allclose(given(np.array([1, 0]))(np.array([0, 0])), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_results_of_different_layouts(
+    mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of axes in memory may depend on the branch, and on the steps taken."""
+    monkeypatch.setattr(co.config, "checks", "always")
+
+    def turned(x: Any) -> Any:
+        return co.cond(np.sum(x) > 0, lambda x: x.T * 2, lambda x: x.T.copy(), x)
+
+    def repeated(x: Any, n: Any) -> Any:
+        step = lambda c: (c[0] + 1, c[1].copy() * 2)
+        return co.while_loop(lambda c: c[0] < n, step, (0, x))[1]
+
+    def loss(x: Any) -> Any:
+        fn = lambda x: np.abs(np.cumprod(x, axis=0))
+        return np.sum(co.cond(np.sum(x) > 0, fn, lambda x: 2 * fn(x), x) ** 2)
+
+    x = np.array([[1.0, 2.0, 3.0], [0.5, 4.0, -1.0]])
+    graph: Any = co.make_fx(turned, mode)(x)
+    for sign in (1, -1):
+        assert graph(sign * x).tolist() == turned(sign * x).tolist()
+        assert graph(sign * x).strides == turned(sign * x).strides
+    tall = np.asfortranarray(x)
+    loop: Any = co.make_fx(repeated, mode)(tall, np.array(0))
+    for n in (0, 2):
+        assert loop(tall, np.array(n)).tolist() == (x * 2**n).tolist()
+    slope: Any = co.make_fx(co.grad(loss), mode)(x)
+    first, last = 2 * x[0] * (1 + x[1] ** 2), 2 * x[0] ** 2 * x[1]
+    np.testing.assert_allclose(slope(x), [first, last])
+
+
 def test_writes_in_branches() -> None:
     """A branch that writes an operand writes it, and no other one does."""
 
