@@ -51,14 +51,18 @@ def _trigamma(x: Any) -> Any:
     return hurwitz(2.0, x)
 
 
-def _rgamma(g: Any, x: Any, y: Any) -> Any:
-    """The derivative of 1 / gamma, which is (-1)^n n! at its zeros -n."""
+def _rgamma(g: Any, x: Any) -> Any:
+    """The derivative of 1 / gamma; left of 1/2 by gamma(1 - x) sin(pi x) / pi.
+
+    So it has no poles at the zeros of the function, and neither have its derivatives.
+    """
     if is_complex(x):
-        return -g * y * special.digamma(x)
-    at_pole = np.equal(y, 0.0)
-    safe = np.where(at_pole, 1.0, x)
-    there = np.cos(_PI * x) * special.gamma(1.0 - np.where(at_pole, x, 0.0))
-    return g * np.where(at_pole, there, -y * special.digamma(safe))
+        return -g * special.rgamma(x) * special.digamma(x)
+    is_left = np.less(x, 0.5)
+    left, right = np.where(is_left, x, 0.0), np.where(is_left, 1.0, x)
+    turn = np.cos(_PI * left) - special.digamma(1.0 - left) * np.sin(_PI * left) / _PI
+    there = special.gamma(1.0 - left) * turn
+    return g * np.where(is_left, there, -special.rgamma(right) * special.digamma(right))
 
 
 def _gamma_density(a: Any, x: Any) -> Any:
@@ -75,16 +79,29 @@ def _psi_between(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * y * (special.digamma(a) - special.digamma(a + b))
 
 
-def _poch_base(g: Any, z: Any, m: Any, y: Any) -> Any:
-    """G y (psi(z + m) - psi(z)), where z is a pole of psi too.
+def _is_pole(x: Any) -> Any:
+    """Whether gamma has a pole there. Its inverse is 0 for large numbers, too."""
+    return np.less_equal(x, 0) & np.equal(np.floor(x), x)
 
-    Poch(z, m) is gamma(z + m) / gamma(z); 1 for m = 0, whatever z is.
+
+def _poch_base(g: Any, z: Any, m: Any, y: Any) -> Any:
+    """G y (psi(z + m) - psi(z)), where poles of psi cancel zeros or each other.
+
+    Poch(z, m) is gamma(z + m) / gamma(z); 1 for m = 0, whatever z is. Where z + m is a
+    pole too, psi(1 - z) has the same differences.
     """
-    is_one, at_pole = np.equal(m, 0), np.equal(special.rgamma(z), 0)
-    safe = np.where(at_pole, 0.5, z)
-    usual = y * (special.digamma(safe + m) - special.digamma(safe))
-    there = special.gamma(z + m) * _rgamma(1.0, z, special.rgamma(z))
-    return g * np.where(is_one, 0.0, np.where(at_pole, there, usual))
+    is_one, at_pole = np.equal(m, 0), _is_pole(z)
+    ends_there = at_pole & _is_pole(z + m)
+    is_zero = at_pole & ~ends_there
+    low, high = np.where(at_pole, 0.5, z), np.where(at_pole, 0.5, z + m)
+    usual = y * (special.digamma(high) - special.digamma(low))
+    low, high = np.where(ends_there, z, 0.0), np.where(ends_there, z + m, 0.0)
+    between = y * (special.digamma(1.0 - high) - special.digamma(1.0 - low))
+    low, high = np.where(is_zero, z, 0.0), np.where(is_zero, z + m, 1.0)
+    slope = special.digamma(high) * special.rgamma(low) + _rgamma(1.0, low)
+    there = special.gamma(high) * slope
+    found = np.where(is_zero, there, np.where(ends_there, between, usual))
+    return g * np.where(is_one, 0.0, found)
 
 
 def _expn_before(n: Any, x: Any) -> Any:
@@ -99,6 +116,53 @@ def _hyp2f1(g: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
     is_one = np.equal(a * b, 0)
     slope = a * b / np.where(is_one, 1.0, c)
     return g * np.where(is_one, 0.0, slope * special.hyp2f1(a + 1, b + 1, c + 1, x))
+
+
+# The coefficients (2 k - 1)!! of the asymptotic series of erfcx and dawsn, from k = 1 on.
+_TAIL = [float(math.prod(range(1, 2 * k, 2))) for k in range(1, 17)]
+
+
+def _tail(is_far: Any, x: Any, sign: float) -> Any:
+    """The sum of (2 k - 1)!! (sign / 2 x^2)^k, where x is far from 0."""
+    far = np.where(is_far, x, 16.0)
+    u = sign * 0.5 / far / far
+    total = np.zeros_like(u)
+    for c in reversed(_TAIL):
+        total = (total + c) * u
+    return total
+
+
+def _erfcx(g: Any, x: Any, y: Any) -> Any:
+    """2 x y - 2 / sqrt(pi), whose terms cancel where x is large."""
+    is_far = np.greater(np.real(x), _FAR)
+    near = np.where(is_far, 0.0, x)
+    found = np.where(is_far, _tail(is_far, x, -1.0), _ROOT_PI * near * y - 1.0)
+    return g * (2.0 / _ROOT_PI) * found
+
+
+def _dawsn(g: Any, x: Any, y: Any) -> Any:
+    """1 - 2 x y, whose terms cancel where x is large."""
+    is_far = np.greater(np.real(x * x), _FAR * _FAR)
+    near = np.where(is_far, 0.0, x)
+    return g * np.where(is_far, -_tail(is_far, x, 1.0), 1.0 - 2.0 * near * y)
+
+
+# From here on 16 terms of the series have 16 digits.
+_FAR = 10.0
+
+
+def _mills(x: Any) -> Any:
+    """The normal distribution over its density, times sqrt(2 / pi)."""
+    return special.erfcx(x * -math.sqrt(0.5))
+
+
+def _log_ndtr(g: Any, x: Any, y: Any) -> Any:
+    """The density over the distribution, by their ratio left of 0, where both vanish."""
+    is_left = np.less(np.real(x), 0.0)
+    left, right = np.where(is_left, x, 0.0), np.where(is_left, 0.0, x)
+    log = -0.5 * right * right - np.where(is_left, 0.0, y)
+    found = np.where(is_left, 2.0 / _mills(left), np.exp(log))
+    return g * found / _ROOT_2PI
 
 
 # Below this distance from 0 the derivative of exprel is summed as a series, whose
@@ -117,13 +181,10 @@ def _exprel(g: Any, x: Any, y: Any) -> Any:
 
 
 def _boxcox_power(g: Any, x: Any, lmbda: Any) -> Any:
-    """(x^l (l log x - 1) + 1) / l^2, and log(x)^2 / 2 for l = 0."""
-    is_zero = np.equal(lmbda, 0)
-    safe = np.where(is_zero, 1.0, lmbda)
+    """The derivative of log(x) exprel(lmbda log(x))."""
     log = np.log(x)
-    power = np.exp(safe * log)
-    found = (power * (safe * log - 1.0) + 1.0) / (safe * safe)
-    return g * np.where(is_zero, 0.5 * log * log, found)
+    power = lmbda * log
+    return _exprel(g * log * log, power, special.exprel(power))
 
 
 def _scaled_i(g: Any, v: Any, x: Any, y: Any) -> Any:
@@ -143,8 +204,10 @@ def _scaled_k(g: Any, v: Any, x: Any, y: Any) -> Any:
 
 
 def _pseudo_huber(g: Any, delta: Any, r: Any) -> Any:
-    s = np.sqrt(1.0 + np.square(r / delta))
-    return g * (2.0 * delta * (s - 1.0) - r * r / (delta * s))
+    # With s for the root: 2 (s - 1) - (s^2 - 1) / s, in which nothing cancels.
+    s = _root_of(r, delta)
+    above = np.square(r / delta) / (s + 1.0)
+    return g * delta * above * above / s
 
 
 def _root_of(r: Any, delta: Any) -> Any:
@@ -155,15 +218,15 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
     # ---- error functions and normal distribution ----
     "erf": {"x": lambda g, x: g * (2.0 / _ROOT_PI) * np.exp(-x * x)},
     "erfc": {"x": lambda g, x: g * (-2.0 / _ROOT_PI) * np.exp(-x * x)},
-    "erfcx": {"x": lambda g, x, y: g * (2.0 * x * y - 2.0 / _ROOT_PI)},
+    "erfcx": {"x": _erfcx},
     "erfi": {"x": lambda g, x: g * (2.0 / _ROOT_PI) * np.exp(x * x)},
-    "dawsn": {"x": lambda g, x, y: g * (1.0 - 2.0 * x * y)},
+    "dawsn": {"x": _dawsn},
     "erfinv": {"x": lambda g, y: g * (_ROOT_PI / 2.0) * np.exp(y * y)},
     "erfcinv": {"x": lambda g, y: g * (-_ROOT_PI / 2.0) * np.exp(y * y)},
     "ndtr": {"x": lambda g, x: g * np.exp(-0.5 * x * x) / _ROOT_2PI},
     "ndtri": {"x": lambda g, y: g * _ROOT_2PI * np.exp(0.5 * y * y)},
-    "log_ndtr": {"x": lambda g, x, y: g * np.exp(-0.5 * x * x - y) / _ROOT_2PI},
-    "ndtri_exp": {"x": lambda g, x, y: g * _ROOT_2PI * np.exp(0.5 * y * y + x)},
+    "log_ndtr": {"x": _log_ndtr},
+    "ndtri_exp": {"x": lambda g, y: g * (_ROOT_2PI / 2.0) * _mills(y)},
     # ---- logistic and entropy functions ----
     "expit": {"x": lambda g, y: g * y * (1.0 - y)},
     "logit": {"x": lambda g, x: g / (x * (1.0 - x))},
