@@ -195,6 +195,18 @@ class Body:
         return node
 
 
+def renewed(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """A graph whose sizes are those of the capture that runs.
+
+    A graph that was captured before has sizes of its own, which nothing else here knows.
+    """
+    if module.graph.sizes is None or module.graph.sizes is captured_sizes():
+        return module
+    values = [GENERATOR if is_generator(v) else v for v in inputs]
+    body = Body("grad", "f", module, lambda fn, arrays: module(*arrays), values)
+    return body.module(FromOutside(body), body.outputs)
+
+
 class FromOutside:
     """The values that functions use and that are not among their inputs, each once.
 

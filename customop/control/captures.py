@@ -27,6 +27,7 @@ __all__ = [
     "captured_scan",
     "captured_while",
     "captured_while_scan",
+    "row_of",
 ]
 
 
@@ -269,7 +270,7 @@ def captured_scan(
     `as_step` makes the step of a scan from `f`.
     """
     rows = _Tree(xs)
-    elements = [_row(leaf) for leaf in rows.arrays]
+    elements = [row_of(leaf) for leaf in rows.arrays]
     results: list[Any] = []
 
     def first(fn: Callable[..., Any], old: Any) -> Any:
@@ -312,6 +313,7 @@ def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -
     return captured_scan(body, *given, as_step)[0][1]
 
 
-def _row(leaf: Any) -> Any:
+def row_of(leaf: Any) -> Any:
+    """A fake array like the rows of an array."""
     fake = fake_of(leaf)
     return make_fake(fake.shape[1:], fake.dtype, fake.strides[1:], fake.device)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.numpy_functions import call_numpy
-from customop.control.bodies import tracing
+from customop.control.bodies import renewed, tracing
 from customop.control.derivatives import halves_of, where
 from customop.control.derived import gradients, named_as
 from customop.control.functions import cond
@@ -113,6 +113,7 @@ class CondRule(ControlRule):
         """Run a cond of the forward graphs."""
         pred, operands, *modules, given = call.values
         generators = given or []
+        modules = [renewed(module, [*operands, *generators]) for module in modules]
         of_operands = tracked(call, 1)
         moving = [*of_operands, *[False] * len(generators)]
         pairs = [moving_outputs(module, moving)[1] for module in modules]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from customop.control.bodies import renewed
+from customop.control.captures import row_of
 from customop.control.derivatives import halves_of, where, zeros_like
 from customop.control.derived import gradients, named_as
 from customop.control.functions import cond, scan, while_scan
@@ -58,6 +60,12 @@ class _MovingLoop(NamedTuple):
     of_outside: list[bool]
     moving: list[bool]
     outputs: list[bool]
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What a step takes, with a fake array for each row."""
+        rows = map(row_of, self.xs)
+        return [*self.init, *rows, *self.outside, *self.generators]
 
     @property
     def of_carry(self) -> list[bool]:
@@ -160,6 +168,7 @@ class ScanRule(ControlRule):
         loop = _loop(call, body, has_rows=True)
         if not loop.moves:
             return call.op.invoke(call.values)
+        body = renewed(body, loop.inputs)
         halves = _halves_of_step(call, body, loop, recomputes=checkpoint)
         steps, count = _Steps(loop, halves), len(loop.init)
         named_as(step := lambda carry, x: steps.forward(carry, x), halves.forward)
@@ -200,6 +209,7 @@ class WhileRule(ControlRule):
         loop = _loop(call, body, has_rows=False)
         if not loop.moves:
             return call.op.invoke(call.values)
+        body = renewed(body, loop.inputs)
         halves = _halves_of_step(call, body, loop)
         steps, count = _Steps(loop, halves), len(loop.init)
 

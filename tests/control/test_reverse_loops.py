@@ -261,3 +261,42 @@ def test_zero_steps_of_a_scan() -> None:
     graph = co.make_fx(co.grad(fn), sizes={"rows": ("n",)})(X, np.ones(2))
     np.testing.assert_array_equal(graph(X, np.ones(0)), np.ones(3))
     np.testing.assert_array_equal(graph(X, np.ones(4)), np.zeros(3))
+
+
+def _wide(a: Any) -> Any:
+    return np.fft.hfft(a)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a: co.scan(lambda c, r: (c * np.sum(r), _wide(r)), 1.0, a[None])[1][0],
+        lambda a: co.while_loop(
+            lambda c: c[0] < 3,
+            lambda c: (c[0] + 1, c[1] * _wide(c[2]), np.sin(c[2]), c[3] * c[3]),
+            (0, _wide(a), a, a),
+        )[1],
+        lambda a: co.cond(np.sum(a) > 0, lambda a: _wide(a) * a[0, 0], _wide, a),
+    ],
+    ids=["scan", "while_loop", "cond"],
+)
+def test_gradients_of_symbolic_graphs_inside_of_other_captures(fn: Any) -> None:
+    """A graph with sizes of its own has gradients where it runs in another capture."""
+    a = np.cos(np.arange(9.0)).reshape(3, 3)
+
+    def loss(a: Any) -> Any:
+        return np.sum(np.sin(fn(a)))
+
+    def captured(a: Any) -> Any:
+        return co.make_fx(loss, "symbolic")(a)(a)
+
+    want = co.grad(loss)(a)
+    steps = [
+        (loss(a + h) - loss(a - h)) / 2e-6 for h in 1e-6 * np.eye(9).reshape(9, 3, 3)
+    ]
+    np.testing.assert_allclose(want.ravel(), steps, rtol=1e-6, atol=1e-7)
+    slope = co.grad(captured)
+    np.testing.assert_allclose(co.make_fx(slope)(a)(a), want)
+    np.testing.assert_allclose(co.compile(slope)(a), want)
+    rows = co.compile(co.vmap(slope))(np.stack([a, -a]))
+    np.testing.assert_allclose(rows[0], want)
