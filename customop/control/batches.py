@@ -95,21 +95,28 @@ def _in_rows(
     They have the values of a row inside, with which the graph cannot fail. Where no row
     is inside, the graph does not run.
     """
+    seen: list[Any] = []
 
-    def run(mask: Any, *arrays: Any) -> Any:
+    def rows_of(mask: Any, arrays: Arrays) -> Any:
         if all(dim is None for dim in dims):
-            found = module(*arrays)
-            size = info.batch_size
+            found, size = module(*arrays), info.batch_size
             return [call_numpy(np.broadcast_to, v, (size, *v.shape)) for v in found]
         pairs = zip(arrays, dims, strict=True)
         safe = [v if dim is None else _safe(mask, v) for v, dim in pairs]
         rows: Any = vmap(module, tuple(dims), 0, randomness=info.randomness)
         return rows(*safe)
 
-    def zeros(*arrays: Any) -> Any:
-        return [call_numpy(np.zeros, like.shape, like.dtype) for like in likes]
+    def run(mask: Any, *arrays: Any) -> Any:
+        found = rows_of(mask, arrays)
+        seen[:] = [(tuple(v.shape), v.dtype) for v in found]
+        return found
 
-    likes = shapes_of(run, mask, *values)
+    def zeros(mask: Any, *arrays: Any) -> Any:
+        # Where the mask is known, `run` was not captured before.
+        if not seen:
+            shapes_of(run, mask, *arrays)
+        return [call_numpy(np.zeros, shape, dtype) for shape, dtype in seen]
+
     some = call_numpy(np.any, mask)
     return cond(some, named_as(run, module), zeros, mask, *values)
 

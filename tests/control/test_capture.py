@@ -228,6 +228,29 @@ def test_batches_in_which_no_row_takes_a_branch(mode: Any) -> None:
     given = co.make_fx(co.vmap(lambda p: co.cond(p, one, lambda a: 0.0, singular[0])))
     np.testing.assert_allclose(given(np.array([1, 0]))(np.array([0, 0])), [0.0, 0.0])
 
+    known = lambda a: co.vmap(lambda p: co.cond(p, one, np.trace, a))(np.zeros(2, bool))
+    np.testing.assert_allclose(co.make_fx(known, mode)(a[0])(singular[0]), [120.0] * 2)
+
+
+def test_batches_of_branches_with_loops() -> None:
+    """Loops of unknown lengths in a branch, in the batch of a scan, have a tangent."""
+
+    def powers(x: Any) -> Any:
+        step = lambda c: (c[0] + 1, c[1] * x)
+        return co.while_loop(lambda c: c[0] < 3, step, (0, 1.0))[1]
+
+    def branch(x: Any) -> Any:
+        return co.cond(x > 0, co.grad(powers), lambda x: 2 * co.grad(powers)(x), x)
+
+    def total(x: Any) -> Any:
+        return co.scan(lambda c, r: (c, branch(r)), 0.0, np.stack([x, 2 * x]))[1]
+
+    rows = co.compile(co.vmap(lambda x: co.jvp(total, (x,), (1.0,))[1]))
+    want = [[6.0, 24.0], [12.0, 48.0]]
+    np.testing.assert_allclose(
+        rows(np.array([1.0, -1.0])), np.multiply(want, [[1], [-1]])
+    )
+
 
 @pytest.mark.parametrize("mode", ["real", "fake"])
 def test_results_of_different_layouts(
