@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 
@@ -21,6 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     stays in one of them.
     """
     items.sort(key=lambda item: (item.path.name != "test_tiny.py", *_group(item)))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass by the items: a test that calls it waited 0.5 s."""
+    gc.freeze()
 
 
 def _group(item: pytest.Item) -> tuple[bool, str]:

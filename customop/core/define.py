@@ -162,7 +162,6 @@ def tables_changed() -> None:
     with changing:
         for op in list(operators.values()):
             op.changed(is_kernel=True)
-            op.redraw()
 
 
 # ---- checks of definitions ----

@@ -226,7 +226,11 @@ class Operator(OperatorRules, Generic[P, R]):
         )
 
     def redraw(self) -> None:
-        """Let the generated call draw the share of calls that `config` says."""
+        """Let the generated call draw the share of calls that `config` says.
+
+        It does so before its fast path opens: a change of the settings closes the fast
+        paths of all operators, and to generate the calls of all takes long.
+        """
         if self._source and self._share != config.sample_checks:
             # Kept alive, since the lines of its source go with it.
             self._drawing = self._generate()

@@ -396,6 +396,9 @@ class RuleTable:
         nobody: frozenset[str] = frozenset()
         vars(self).update(proven=nobody, sampled=nobody, copied=nobody)
 
+    def redraw(self) -> None:
+        """Follow a change of `config.sample_checks`, if calls are generated."""
+
 
 # Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as
 # tables are.

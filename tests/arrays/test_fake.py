@@ -208,7 +208,7 @@ def test_writing_into_a_fake_array() -> None:
     with pytest.raises(co.ArgumentError, match=r"np\.add\(out"):
         np.add(F, F, out=np.zeros((2, 3)))
     real = np.zeros((2, 3))
-    with pytest.raises(co.ArgumentError, match="in place"):
+    with pytest.raises(co.ArgumentError, match="into a plain array"):
         real += F
 
 

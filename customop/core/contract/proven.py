@@ -136,4 +136,5 @@ def note_proof(
         else:
             op.proven |= {kind}
         if kind == CPU.name:
+            op.redraw()
             set_fast_kernel(op, None if copies else kernel)
