@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,8 @@ import pytest
 
 import customop as co
 from customop.arrays import kinds
+from customop.core.registry import all_operators
+from customop.core.table import Plans
 from tests.browser import chromium, visit
 
 __all__ = ["chromium", "visit"]
@@ -45,6 +48,33 @@ def _settings_stay() -> Iterator[None]:
 
 
 _SETTINGS = ("checks", "sample_checks", "on_failure")
+
+
+@pytest.fixture(scope="module")
+def always_checked() -> Iterator[None]:
+    """Kernels prove their contracts on every call.
+
+    For a module: a change of the settings takes 5 us for each operator of the process.
+    """
+    before = co.config.checks
+    co.config.checks = "always"
+    yield
+    co.config.checks = before
+
+
+@pytest.fixture
+def nothing_known() -> None:
+    """Forget what operators have worked out, as a change of the settings does.
+
+    It asks only those that were called since the last test.
+    """
+    for op in all_operators().values():
+        if op.proven or _plans_of(op.plans) != _NO_PLANS:
+            op.changed(is_kernel=True)
+
+
+_plans_of = operator.attrgetter(*Plans.__slots__)
+_NO_PLANS = _plans_of(Plans())
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Hide the operators of other tests."""
-    run("list", "-m", "cli_ops", "-m", "cli_checked")
+    run("list", "cli_ops", "-m", "cli_ops", "-m", "cli_checked")
     names = ("np", "customop", "cli_ops", "cli_checked")
     found = [op for op in all_operators().values() if op.namespace in names]
     known = {op.qualname: op for op in found}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import operator
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +15,6 @@ import pytest
 
 import customop as co
 import tests.conformance as table
-from customop.core.registry import all_operators
-from customop.core.table import Plans
 from tests.conformance.samples import Sample
 
 
@@ -42,20 +39,6 @@ def over(samples: Sequence[Sample]) -> Callable[[Any], Any]:
         parameters.append(pytest.param(sample, id=sample.name, marks=marks))
         seen.add(function)
     return pytest.mark.parametrize("sample", parameters)
-
-
-def forget() -> None:
-    """Forget what was worked out for operators, as a change of the settings does.
-
-    Only those that were used since are asked to: there are hundreds.
-    """
-    for op in all_operators().values():
-        if op.proven or _known(op.plans) != _NOTHING:
-            op.changed(is_kernel=True)
-
-
-_known = operator.attrgetter(*Plans.__slots__)
-_NOTHING = _known(Plans())
 
 
 # ---- calls ----

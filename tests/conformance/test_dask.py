@@ -80,16 +80,11 @@ def _registered(own_kinds: None) -> None:
 
 
 pytestmark = [
+    # Each sample proves its kernels once; a proof of each call would compute.
+    pytest.mark.usefixtures("nothing_known"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # of what it computes
     pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _first() -> None:
-    """Each sample proves its kernels once; a proof of each call would compute."""
-    assert co.config.checks == "first"
-    checks.forget()
 
 
 @checks.over(SAMPLES)

@@ -19,7 +19,10 @@ import pytest
 import customop as co
 from tests.examples.test_examples import prints_what_is_shown
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.usefixtures("always_checked", "nothing_known"),
+]
 for _name in ("matplotlib", "sklearn", "tqdm"):
     pytest.importorskip(_name, reason=f"{_name} is in the extra 'examples'")
 
@@ -38,14 +41,6 @@ def load_program() -> Any:
 
 
 digits = load_program()
-
-
-@pytest.fixture(autouse=True)
-def _always_checked() -> Iterator[None]:
-    before = co.config.checks
-    co.config.checks = "always"
-    yield
-    co.config.checks = before
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
