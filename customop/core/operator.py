@@ -106,6 +106,7 @@ class Operator(OperatorRules, Generic[P, R]):
 
     __name__: str
     __wrapped__: Callable[..., Any]
+    _source: str
 
     def define(self, definition: Definition) -> None:
         """Take this definition, with an empty table."""

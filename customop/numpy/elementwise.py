@@ -144,7 +144,7 @@ turn: Operator[..., Any] = numpy_operator(
 turn.register_kernel("cpu", _quick_turn).register_fake(fake_of_ufunc(np.arctan2))
 
 
-def _turned(g: Any, x1: Any, x2: Any, y: Any) -> Any:
+def _turn_by_first(g: Any, x1: Any, x2: Any, y: Any) -> Any:
     other = turn.run(x2, x1)
     return g * ((other - y) * (other + y))
 
@@ -152,7 +152,7 @@ def _turned(g: Any, x1: Any, x2: Any, y: Any) -> Any:
 register_formulas(
     turn,
     ("x1", "x2"),
-    (_turned, lambda g, x1, x2, y: g * (-2.0 * y * turn.run(x2, x1))),
+    (_turn_by_first, lambda g, x1, x2, y: g * (-2.0 * y * turn.run(x2, x1))),
 )
 binary(
     "arctan2",
