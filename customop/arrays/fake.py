@@ -208,6 +208,11 @@ class FakeArray(_Settable):
     def __index__(self) -> int:
         raise self._no_data("int()")
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._no_data(f"format({spec!r})")
+        return repr(self)
+
     def item(self, *args: Any) -> NoReturn:
         """Refused: there is no data."""
         raise self._no_data("item()")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
@@ -44,7 +44,8 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
     Parameters
     ----------
     fn : callable
-        A function or method written in Python, of NumPy code. It is not changed.
+        A function or method written in Python, of NumPy code, or a `functools.partial`
+        of one. It is not changed.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
     own = _function_of(fn)
     package = _package_of(own)
 
-    @wraps(own)
+    @wraps(fn if isinstance(fn, partial) else own)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         like = first_virtual([*args, *kwargs.values()])
         if like is None:
@@ -85,6 +86,8 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
 def _function_of(fn: Any) -> FunctionType:
     """The function written in Python in a method, or in a function that NumPy dispatches."""
     inner = getattr(fn, "_implementation", getattr(fn, "__func__", fn))
+    if isinstance(inner, partial):
+        return _function_of(inner.func)
     if not isinstance(inner, FunctionType):
         raise ArgumentError(
             f"traceable: {shown(fn)} is not a function written in Python",
@@ -95,8 +98,12 @@ def _function_of(fn: Any) -> FunctionType:
 
 def _package_of(fn: FunctionType) -> str:
     """The package whose functions are copied: of NumPy only the one that `fn` is in."""
-    first, _, rest = fn.__module__.partition(".")
+    # Functions that are made of text may be of no module.
+    first, _, rest = (fn.__module__ or _NO_PACKAGE).partition(".")
     return fn.__module__.rpartition(".")[0] if first == "numpy" and rest else first
+
+
+_NO_PACKAGE = "<text>"
 
 
 class _AdaptedNames:
@@ -120,11 +127,13 @@ class _AdaptedNames:
 
     def _adapted(self, value: Any) -> Any:
         if isinstance(value, ModuleType):
-            if isinstance(value, KeepingNamespace):
-                return value
-            return _AdaptedModule(value, self) if self._owns(value.__name__) else value
+            is_own = self._owns(value.__name__)
+            is_kept = isinstance(value, KeepingNamespace)
+            return _AdaptedModule(value, self) if is_own and not is_kept else value
         if isinstance(value, MethodType):
             return MethodType(self.adapted(value.__func__), value.__self__)
+        if isinstance(value, partial):
+            return partial(self.adapted(value.func), *value.args, **value.keywords)
         name = getattr(value, "__name__", "")
         if name and getattr(np, str(name), None) is value:
             return getattr(self._numpy, name)
@@ -134,7 +143,7 @@ class _AdaptedNames:
         return value
 
     def _owns(self, module: str | None) -> bool:
-        return module is not None and f"{module}.".startswith(f"{self.package}.")
+        return f"{module or _NO_PACKAGE}.".startswith(f"{self.package}.")
 
     def _copied(self, fn: FunctionType) -> FunctionType:
         cells = tuple([self._cell(cell) for cell in fn.__closure__ or ()])

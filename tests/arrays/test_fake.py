@@ -540,3 +540,12 @@ def test_a_fake_array_without_axes_counts_as_a_scalar() -> None:
         assert co.eval_shape(add, x).dtype == add(x.copy()).dtype
     assert co.eval_shape(add, np.array(2.0, np.float32)).dtype == np.float64
     assert add(np.array(2.0, np.float32)).dtype == np.float32
+
+
+def test_a_fake_array_has_no_digits_to_print() -> None:
+    fake = FakeArray((), np.float64)
+    assert f"{fake}" == repr(fake)
+    with pytest.raises(
+        co.DataDependentError, match=r"format\('.2f'\) of FakeArray f64"
+    ):
+        format(fake, ".2f")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,36 @@ def test_methods() -> None:
     """A bound method is followed too."""
     predict = co.traceable(Model(X).predict)
     np.testing.assert_array_equal(co.grad(predict)(2.0 * X), X)
+
+
+def _scaled_sum(scale: float, x: Any) -> Any:
+    return scale * np.sum(np.asarray(x) ** 2)
+
+
+def _with_partial(x: Any) -> Any:
+    return partial(_scaled_sum, 3.0)(x)
+
+
+def test_partials() -> None:
+    """A partial is followed, given or made by the function."""
+    followed = co.traceable(partial(_scaled_sum, 3.0))
+    assert str(inspect.signature(followed)).startswith("(x: ")
+    assert followed(X) == 3.0 * np.sum(X**2)
+    np.testing.assert_array_equal(co.grad(followed)(X), 6.0 * X)
+    np.testing.assert_array_equal(co.grad(co.traceable(_TABLE[0]))(X), 6.0 * X)
+    np.testing.assert_array_equal(co.grad(co.traceable(_with_partial))(X), 6.0 * X)
+
+
+_TABLE = [partial(_scaled_sum, 3.0)]
+
+
+def test_a_function_made_of_text() -> None:
+    """It may be of no module."""
+    names: dict[str, Any] = {"asarray": np.asarray, "__name__": None}
+    exec(
+        "def square(x):\n    return (asarray(x) ** 2).sum()", names
+    )  # as lambdify does
+    np.testing.assert_array_equal(co.grad(co.traceable(names["square"]))(X), 2.0 * X)
 
 
 # ---- numpy.polynomial ----
