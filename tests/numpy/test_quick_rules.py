@@ -140,10 +140,20 @@ def test_products_of_the_others(values: list[float]) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
+def test_products_of_the_others_move() -> None:
+    """A relative change that overflows is not used where the change itself does not."""
+    x, t = np.array([1e-300, 1e290, 1e-5]), np.array([1e10, 0.0, 0.0])
+    with np.errstate(all="ignore"):
+        found = co.jvp(co.grad(np.prod), (x,), (t,))[1]
+    np.testing.assert_allclose(found, [0.0, t[0] * x[2], t[0] * x[1]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("count", [3, 600])
 @pytest.mark.parametrize("scale", [1.0, 1e-170, 1e170, 1e-300, 1e300])
-def test_angles_of_any_size(scale: float) -> None:
+def test_angles_of_any_size(scale: float, count: int) -> None:
     """Squares that overflow or vanish are not used."""
-    y, x = np.array([0.3, -0.8, 1e-3]), np.array([0.7, 0.2, -2.0])
+    y = np.resize([0.3, -0.8, 1e-3], count)
+    x = np.resize([0.7, 0.2, -2.0], count)
     by_y, by_x = co.grad(lambda p: np.sum(np.arctan2(p[0], p[1])))(
         (y * scale, x * scale)
     )
