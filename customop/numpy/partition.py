@@ -24,7 +24,6 @@ from customop.numpy.arguments import (
     lined,
     only,
     refuse,
-    shape_of,
 )
 from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of
@@ -133,7 +132,7 @@ def _register_partition(name: str, op: Operator[..., Any]) -> None:
     ) -> Any:
         refuse(name, order=order)
         only(f"np.{name}", kind=(kind, "introselect"))
-        places = [_place(k) for k in (kth if shape_of(kth) else (kth,))]
+        places = [_place(k) for k in (kth if np.iterable(kth) else (kth,))]
         if axis is None:
             return op(np.ravel(a), 0, places)
         return op(lined(a, axis) if op is _argpartition else a, axis, places)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from customop import ops
 from tests.conformance.samples import Sample
 
 _rng = np.random.default_rng(27)
@@ -85,6 +86,13 @@ def _plain() -> list[Sample]:
         Sample("prod-all-zeros", np.prod, (zeros,), diff=(0,)),
         Sample("prod-empty", _with(np.prod, axis=0), (np.ones((0, 2)),), diff=(0,)),
         Sample("prod-whole", np.prod, (whole,)),
+        Sample("prod-others", lambda x: ops.np.others(x, [1]), (_X,), diff=(0,)),
+        Sample(
+            "prod-moved-others",
+            lambda x, t: ops.np.moved_others(x, t, [0]),
+            (_X, _spaced(2, 3)),
+            diff=(0, 1),
+        ),
         Sample("var-ddof", _with(np.var, axis=0, ddof=1), (_Y,), diff=(0,)),
         Sample("std-ddof", _with(np.std, ddof=1.5), (_Y,), diff=(0,)),
         Sample("std-correction", _with(np.std, correction=1), (_Y,), diff=(0,)),
