@@ -12,10 +12,18 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, Operator, ShapeError, fake_like, jvp, partials, vjp
-from customop.numpy.arguments import as_axis, as_line, cast, counted_axes, kept
+from customop.numpy.arguments import (
+    as_axis,
+    as_line,
+    cast,
+    counted_axes,
+    dtype_of,
+    kept,
+)
 from customop.numpy.layouts import in_order_of
 from customop.numpy.reduce import batched_axes, before_each, reduction_of, serve_cast
 from customop.numpy.rules import batch_first, numpy_operator
+from customop.numpy.shares import recurrence, solved
 
 __all__: list[str] = []
 
@@ -39,8 +47,25 @@ def _others_formula(x: Any, axis: Any) -> Any:
     return cast(_off_line(lower * np.flip(upper, -1), x, axes), x.dtype)
 
 
-def _moved_formula(x: Any, t: Any, axis: Any) -> Any:
-    return jvp(lambda v: _others_formula(v, axis), (x,), (t,))[1]
+def _moved_formula(x: Any, t: Any, axis: Any, solve: Any = recurrence) -> Any:
+    """The derivative of `_others_formula` in the direction t, by the rule for products."""
+    axes = counted_axes(axis, x.ndim)
+    line, step = as_line(x, axes), as_line(t, axes)
+    lower, moved_lower = _before(line, step, solve)
+    upper, moved_upper = _before(np.flip(line, -1), np.flip(step, -1), solve)
+    found = moved_lower * np.flip(upper, -1) + lower * np.flip(moved_upper, -1)
+    return cast(_off_line(found, x, axes), np.result_type(dtype_of(x), dtype_of(t)))
+
+
+def _moved_kernel(x: Any, t: Any, axis: Any) -> Any:
+    return _moved_formula(x, t, axis, solved)
+
+
+def _before(line: Any, step: Any, solve: Any) -> tuple[Any, Any]:
+    """The products before each element, and their derivatives."""
+    y = np.cumprod(line, axis=-1)
+    before = before_each(y, 1)
+    return before, before_each(solve(line, step * before), 0)
 
 
 def _along(axis: Sequence[int] | None, x: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -99,13 +124,13 @@ def _quick_moved(x: Any, t: Any, axis: Any) -> Any:
     line, back = _along(axis, x)
     others = _quotient(line) if x.dtype == t.dtype else None
     if others is None:
-        return in_order_of(_moved_formula(x, t, axis), x)
+        return in_order_of(_moved_kernel(x, t, axis), x)
     shares = _along(axis, t)[0] / line
     sums = np.zeros_like(shares)
     np.add.accumulate(shares[..., :-1], -1, None, sums[..., 1:])
     sums[..., -2::-1] += np.add.accumulate(shares[..., :0:-1], -1)
     if not np.isfinite(sums).all():  # a tiny factor, beside a huge one
-        return in_order_of(_moved_formula(x, t, axis), x)
+        return in_order_of(_moved_kernel(x, t, axis), x)
     return back(others * sums)
 
 
@@ -117,7 +142,7 @@ others_.register_fake(lambda x, axis: _checked_like(x, axis))
 # The derivative of the products of others in the direction t. It is symmetric: with a
 # third array g, sum(g * moved(x, t)) == sum(t * moved(x, g)).
 moved_: Operator[..., Any] = numpy_operator(
-    "moved_others", "(Array x, Array t, int[]? axis=None) -> Array", _moved_formula
+    "moved_others", "(Array x, Array t, int[]? axis=None) -> Array", _moved_kernel
 )
 moved_.register_kernel("cpu", _quick_moved)
 

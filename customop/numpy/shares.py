@@ -18,10 +18,10 @@ from customop.numpy.reduce import before_each
 from customop.numpy.rules import batch_first, fit, numpy_operator, padded_rows
 from customop.numpy.sizes import broadcast, with_size
 
-__all__ = ["prefix_slopes", "recurrence", "reversed_recurrence", "shares_of"]
+__all__ = ["prefix_slopes", "recurrence", "reversed_recurrence", "shares_of", "solved"]
 
 
-def _solved(a: Any, b: Any) -> Any:
+def solved(a: Any, b: Any) -> Any:
     """Solve ``t[k] = a[k] * t[k - 1] + b[k]`` along the last axis; a[0] is not used.
 
     The number of steps is the logarithm of the length. Source: Blelloch, "Prefix sums
@@ -40,7 +40,7 @@ def _solved(a: Any, b: Any) -> Any:
 
 # It is an operator since the number of steps depends on the length, which may be symbolic.
 recurrence: Operator[..., Any] = numpy_operator(
-    "recurrence", "(Array a, Array b) -> Array", _solved
+    "recurrence", "(Array a, Array b) -> Array", solved
 )
 
 
