@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import Array
+from customop.numpy.arguments import dtype_of
 from customop.numpy.index import numbers
 from customop.numpy.sizes import larger
 from customop.scipy.rules import is_plain
@@ -42,7 +43,7 @@ def block_diag(*arrs: Any) -> Array:
     if is_plain(*arrs):
         return linalg.block_diag(*arrs)
     parts = [np.atleast_2d(as_array(x)) for x in arrs]
-    dtype = np.result_type(*[x.dtype for x in parts])
+    dtype = np.result_type(*[dtype_of(x) for x in parts])
     width = sum(x.shape[1] for x in parts)
     rows, before = [], 0
     for part in parts:

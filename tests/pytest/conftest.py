@@ -6,30 +6,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from _pytest.pytester import SysModulesSnapshot
 
 from customop.core import define
 from customop.core.define import remove_operator
 from customop.core.registry import namespaces
 from customop.pytest import session  # noqa: F401  # once for all runs inside of this
 from tests.pytest._project import Project
-
-
-@pytest.fixture(autouse=True)
-def _package_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run inside of this one imports of the package stays imported.
-
-    pytest takes it out of `sys.modules` again, so that the next import would make its
-    classes and functions a second time.
-    """
-    restore = SysModulesSnapshot.restore
-
-    def keeping(self: SysModulesSnapshot) -> None:
-        ours = {n: m for n, m in sys.modules.items() if n.startswith("customop.")}
-        restore(self)
-        sys.modules.update({**ours, **sys.modules})
-
-    monkeypatch.setattr(SysModulesSnapshot, "restore", keeping)
 
 
 @pytest.fixture
