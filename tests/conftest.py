@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import customop as co
-from customop.arrays import kinds
+from customop.arrays import kinds, on_demand
 from customop.core.registry import all_operators
 from customop.core.table import Plans
 from tests.browser import chromium, visit
@@ -66,6 +66,22 @@ def nothing_known() -> None:
 
 _plans_of = operator.attrgetter(*Plans.__slots__)
 _NO_PLANS = _plans_of(Plans())
+
+
+@pytest.fixture
+def numpy_functions_stay() -> Iterator[None]:
+    """Take back what a test registers for functions of NumPy, for its process."""
+    on_demand.load_all()  # modules that are imported meanwhile would register once only
+    known, alone = dict(on_demand.FUNCTIONS), dict(on_demand._ALONE)
+    yield
+    for function, fn in list(on_demand.FUNCTIONS.items()):
+        if fn is known.get(function):
+            continue
+        if function in known:
+            on_demand._publish(function, known[function], alone.get(function))
+        elif not fn.__module__.startswith("customop."):
+            on_demand._publish(function, fn, None)  # forgets what calls came to
+            del on_demand.FUNCTIONS[function]
 
 
 @pytest.fixture

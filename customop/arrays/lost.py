@@ -37,7 +37,7 @@ _CLASSES = {
 # What to write in place of what NumPy offers, where `traceable` does not help.
 _INSTEAD = {
     "np.full": "np.full(shape, x, like=x)",
-    "np.ma.array": "np.where(mask, 0, x), with the mask as an array beside it",
+    "np.ma.array": "np.where(mask, 0, x), and keep the mask in an array of its own",
     "np.matrix": "the array x itself, and @ for the product of matrices",
     "np.mgrid or np.ogrid": "np.meshgrid(np.linspace(a, b, n), indexing='ij')",
     "np.ndenumerate": "for i in np.ndindex(x.shape), and x[i]",

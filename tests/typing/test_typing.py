@@ -170,6 +170,7 @@ def test_pyright_says_what_the_file_says(name, by_pyright):
     assert by_pyright.get(name, {}) == _expected(name, "pyright")
 
 
+@pytest.mark.usefixtures("numpy_functions_stay")
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_the_checkers_accept_runs(name):
     """Files without errors run."""

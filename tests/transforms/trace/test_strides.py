@@ -138,7 +138,7 @@ def test_symbolic_sizes_are_for_packed_arrays_of_every_size() -> None:
 
 
 def test_strides_are_not_asked_where_they_decide_nothing() -> None:
-    """A reshape that nobody writes, and a write that is no reshape, take all strides."""
+    """Inputs of all strides serve where no result of a reshape is written."""
 
     def read(x: Any) -> Any:
         return np.sum(x.ravel()[1:] * 2.0)
