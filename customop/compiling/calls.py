@@ -151,7 +151,7 @@ class CallLines:
             tests += leaf_tests(name, leaf, self.bind, axes, is_free=is_free)
         self.unless(tests)
 
-    def check_tracers(self, entry: LevelEntry) -> None:
+    def check_tracers(self, entry: LevelEntry[Any]) -> None:
         """Write the conditions for tracers; the leaves are the values below from here on."""
         leaves, codes = self.leaves, entry.pattern
         own = [i for i, code in enumerate(codes) if code != PLAIN]

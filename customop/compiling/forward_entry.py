@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from customop.compiling.entries import CallArguments, calls_text
 from customop.compiling.forward import CONSTANT, MOVING, WithinJvp, WithinVmap
 from customop.compiling.level_entry import LevelEntry, TakenApart
-from customop.compiling.within import PLAIN, Result, Within
+from customop.compiling.within import PLAIN, Result
 from customop.core.tracer import Tracer
 from customop.transforms.batch import BatchTracer
 from customop.transforms.jvp import JvpTracer
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["JvpEntry", "VmapEntry"]
 
 
-class VmapEntry(LevelEntry):
+class VmapEntry(LevelEntry[WithinVmap]):
     """The graph of a batch."""
 
     word: ClassVar[str] = "vmap"
     cannot: ClassVar[str] = "its vmap cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = BatchTracer
-    within_class: ClassVar[type[Within]] = WithinVmap
+    within_class: ClassVar[type[WithinVmap]] = WithinVmap
 
     @property
     def size(self) -> str:
@@ -49,17 +49,17 @@ class VmapEntry(LevelEntry):
         return f"_Tracer(_top, _o{result.place}, {result.extra})"
 
 
-class JvpEntry(LevelEntry):
+class JvpEntry(LevelEntry[WithinJvp]):
     """The graph of values and their tangents."""
 
     word: ClassVar[str] = "jvp"
     cannot: ClassVar[str] = "its jvp cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
-    within_class: ClassVar[type[Within]] = WithinJvp
+    within_class: ClassVar[type[WithinJvp]] = WithinJvp
 
     def make_within(
         self, owner: Levels, given: CallArguments, taken: TakenApart
-    ) -> Within:
+    ) -> WithinJvp:
         """The function that takes tangents too, as its signature says."""
         within = super().make_within(owner, given, taken)
         named: Any = within.run

@@ -15,7 +15,7 @@ from customop.compiling.entries import CallArguments, calls_text
 from customop.compiling.joint import CONSTANT, Arrived, Joint, JointHalves
 from customop.compiling.level_entry import LevelEntry, TakenApart, lowered
 from customop.compiling.tape import BackwardCode
-from customop.compiling.within import PLAIN, Result, Within
+from customop.compiling.within import PLAIN, Result
 from customop.core.tracer import Tracer
 from customop.errors import GradientError, counted
 from customop.graph.module import GraphModule
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["GradEntry"]
 
 
-class GradEntry(LevelEntry):
+class GradEntry(LevelEntry[Joint]):
     """The forward and the backward graph.
 
     Attributes
@@ -45,8 +45,7 @@ class GradEntry(LevelEntry):
     word: ClassVar[str] = "gradient"
     cannot: ClassVar[str] = "its gradient cannot be compiled"
     tracer_class: ClassVar[type[Tracer]] = GradTracer
-    within_class: ClassVar[type[Within]] = Joint
-    within: Joint
+    within_class: ClassVar[type[Joint]] = Joint
 
     def __init__(
         self, owner: Levels, given: CallArguments, taken: TakenApart, around: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from customop.compiling.levels import Levels
 
 __all__ = ["LevelEntry", "TakenApart", "below", "lowered"]
+
+W = TypeVar("W", bound=Within)
 
 
 class TakenApart:
@@ -85,7 +87,7 @@ def _is_pinned(box: Any) -> bool:
     return not box.shape and box.box_place is not None and not is_scalar(box)
 
 
-class LevelEntry(Entry):
+class LevelEntry(Entry, Generic[W]):
     """The graph of a function inside a transform, for one kind of arguments.
 
     Attributes
@@ -108,7 +110,7 @@ class LevelEntry(Entry):
 
     word: ClassVar[str]
     tracer_class: ClassVar[type[Tracer]]
-    within_class: ClassVar[type[Within]]
+    within_class: ClassVar[type[Any]]
     # Of the arguments, with the order of keys, and of the tracers.
     key: Any
     family: Any
@@ -130,7 +132,7 @@ class LevelEntry(Entry):
         within = self.make_within(owner, given, taken)
         super().__init__(given, within.run, around)
         self.owner: Levels = owner
-        self.within: Within = within
+        self.within: W = within
         self.is_nested: bool = taken.is_nested
         texts = self.arguments.items()
         self.arguments = {key: t.removeprefix("FakeArray ") for key, t in texts}
@@ -147,13 +149,12 @@ class LevelEntry(Entry):
 
     # ---- what a transform adds ----
 
-    def make_within(
-        self, owner: Levels, given: CallArguments, taken: TakenApart
-    ) -> Within:
+    def make_within(self, owner: Levels, given: CallArguments, taken: TakenApart) -> W:
         """The function inside the transform, to be captured."""
-        return self.within_class(
+        within: W = self.within_class(
             owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift
         )
+        return within
 
     def tracer_tests(self, leaves: Sequence[str]) -> Iterator[str]:
         """Conditions for tracers whose class and interpreter are right."""

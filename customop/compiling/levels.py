@@ -77,11 +77,11 @@ class Levels:
         # The slow path of calls of the function.
         self.slow: Call = slow
         self.is_lift: bool = is_lift
-        self.entries: list[LevelEntry] = []
+        self.entries: list[LevelEntry[Any]] = []
         self._backend: Backend = backend
         self._is_checked: bool = is_checked
         # What arguments and tracers are -> entries, the last one first.
-        self._families: dict[Any, list[LevelEntry]] = {}
+        self._families: dict[Any, list[LevelEntry[Any]]] = {}
         self._counts: dict[str, int] = {}
         self._has_warned: bool = False
         self._nodes: type[CompiledNode] | None = None
@@ -105,7 +105,7 @@ class Levels:
         """The graph as a compiled function, for values of other transforms."""
         return self._make(lambda *values: module.run_list(*values))
 
-    def call(self, given: CallArguments) -> tuple[Any, LevelEntry | None]:
+    def call(self, given: CallArguments) -> tuple[Any, LevelEntry[Any] | None]:
         """The result of a call with tracers, and the entry to try for the next one.
 
         MISS where the function runs as it is.
@@ -162,7 +162,7 @@ class Levels:
         kind = below.kind
         family = self._families.get(key, [])
         entries = [e for e in family if kind == e.kind]
-        entry: LevelEntry = cls(self, below, taken, around)
+        entry: LevelEntry[Any] = cls(self, below, taken, around)
         same = [e for e in self.entries if type(e) is cls]
         entry.kind = kind
         entry.why = reason_for(same, entries, below, entry.within.run)
@@ -176,7 +176,7 @@ class Levels:
         self._forget(entry)
         return entry, entry.guarded(*below.leaves)
 
-    def _forget(self, last: LevelEntry) -> None:
+    def _forget(self, last: LevelEntry[Any]) -> None:
         """Keep as many entries as the limit says."""
         if len(self.entries) <= self.limit:
             return

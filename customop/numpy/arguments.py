@@ -210,7 +210,7 @@ def listed_axes(axis: Any) -> list[int] | None:
         return [axis]
     if axis is None:
         return None
-    if isinstance(axis, list | tuple | np.ndarray) and np.ndim(axis):
+    if isinstance(axis, list | tuple) or (isinstance(axis, np.ndarray) and axis.ndim):
         return [operator.index(item) for item in axis]
     return [operator.index(axis)]
 

@@ -178,7 +178,8 @@ def _like(value: Any, dtype: Any) -> Any:
     if isinstance(value, int | float):
         return value
     if isinstance(value, np.ndarray) or not hasattr(value, "shape"):
-        np.interp([1.0], [0.0], np.zeros(1, dtype), right=value)  # raises as NumPy does
+        plain: Any = value
+        np.interp([1.0], [0.0], np.zeros(1, dtype), right=plain)  # raises as NumPy does
     return as_array(value).astype(dtype)
 
 
