@@ -180,6 +180,12 @@ def key_orders(tree: Any) -> list[list[Any]]:
 
 def map_leaves(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """Apply `fn` to each leaf, and to those of other trees in its place."""
+    if not rest:  # results mostly are an array or a tuple of some: 5 us less
+        cls = type(tree)
+        if cls in leaf_classes:
+            return fn(tree)
+        if cls is tuple and leaf_classes.issuperset(map(type, tree)):
+            return tuple([fn(leaf) for leaf in tree])
     return _optree.tree_map(fn, tree, *rest, namespace=_NAMESPACE)
 
 

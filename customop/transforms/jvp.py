@@ -42,10 +42,11 @@ from customop.transforms.values import (
     as_scalar,
     as_tangent,
     check_outputs,
+    or_zeros,
     split_aux,
 )
 
-__all__ = ["JvpTracer", "jvp"]
+__all__ = ["JvpTracer", "jvp", "push_forward"]
 
 R = TypeVar("R")
 Aux = TypeVar("Aux")
@@ -337,7 +338,6 @@ def jvp(
     tangents: list[Any],
     has_aux: Literal[True],
 ) -> tuple[R, R, Aux]: ...
-@carries
 def jvp(
     fn: Callable[..., Any],
     primals: Sequence[Any],
@@ -381,6 +381,18 @@ def jvp(
     (array([0., 0.]), array([1., 3.]))
     """
     check_function("jvp", fn)
+    return push_forward(fn, primals, tangents, has_aux, fn)
+
+
+@carries
+def push_forward(
+    fn: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool,
+    of_users: Callable[..., Any],
+) -> Any:
+    """As `jvp`, of a function that messages call by the name of another one."""
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise GradientError(
             f"jvp: primals and tangents must be tuples, got {show(primals)} and"
@@ -395,8 +407,8 @@ def jvp(
             do="pass a tangent for each primal array",
         )
     interpreter = JvpInterpreter()
-    interpreter.fn = fn
-    interpreter.inputs = inputs_of(fn, primals)
+    interpreter.fn = of_users
+    interpreter.inputs = inputs_of(of_users, primals)
     tracers = [
         _dual(interpreter, x, t, i)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
@@ -428,4 +440,4 @@ def _tangent_of(interpreter: JvpInterpreter, leaf: Any) -> Any:
         if leaf.tangent is not None:
             return as_scalar(frozen(leaf.tangent))
         leaf = leaf.below
-    return call_numpy(np.zeros_like, leaf if is_array(leaf) else np.asarray(leaf))
+    return or_zeros(None, leaf if is_array(leaf) else np.asarray(leaf))

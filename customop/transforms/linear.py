@@ -13,10 +13,10 @@ from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import Structure, flatten, map_leaves, unflatten
 from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
-from customop.transforms.autograd.grad import grad, pull_back
+from customop.transforms.autograd.grad import gradient_of, pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.carrier import Carrier, NeedsCarrier
-from customop.transforms.jvp import jvp
+from customop.transforms.jvp import push_forward
 from customop.transforms.runs import subject_of
 from customop.transforms.values import Fresh, as_tangent
 
@@ -214,9 +214,9 @@ def hvp(
     is_single = type(primals) is not tuple
     points = (primals,) if is_single else primals
     directions = (tangents,) if is_single else tangents
-    make: Any = grad
-    push: Any = jvp
-    gradient = make(fn, tuple(range(len(points))), has_aux)
-    found = push(gradient, points, directions, has_aux)[1:]
-    product = found[0][0] if is_single else found[0]
-    return (product, found[1]) if has_aux else product
+    is_alone = len(points) == 1
+    gradient = gradient_of(fn, 0 if is_alone else tuple(range(len(points))), has_aux)
+    _, product, *aux = push_forward(gradient, points, directions, has_aux, fn)
+    if is_alone and not is_single:
+        product = (product,)
+    return (product, *aux) if has_aux else product

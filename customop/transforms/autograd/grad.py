@@ -42,7 +42,7 @@ from customop.transforms.values import (
     split_aux,
 )
 
-__all__ = ["grad", "pull_back", "value_and_grad", "vjp"]
+__all__ = ["grad", "gradient_of", "pull_back", "value_and_grad", "vjp"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -238,16 +238,35 @@ def value_and_grad(
     >>> co.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    found: Callable[P, tuple[Any, Any]] = wraps(fn)(
+        _value_and_grad_of(fn, argnums, has_aux)
+    )
+    return found
+
+
+def gradient_of(
+    fn: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool
+) -> Callable[..., Any]:
+    """As `grad`, without the name and the docstring of the function: 2 us less."""
+    both = _value_and_grad_of(fn, argnums, has_aux)
+
+    def grad_of(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_of
+
+
+def _value_and_grad_of(
+    fn: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool
+) -> Callable[..., tuple[Any, Any]]:
     check_function("grad", fn)
     name = getattr(fn, "__name__", "function")
     what = f"grad of {name}"
-    # It is called with tracers, which are not of the types in P.
-    call: Callable[..., Any] = fn
     wanted, is_single = positions(what, argnums)
     subject = subject_of(fn)
 
-    @wraps(fn)
-    def value_and_grad_of(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
+    def value_and_grad_of(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         interpreter = interpreter_for(subject)
         interpreter.fn = fn
         given: list[Any] = list(args)
@@ -266,11 +285,9 @@ def value_and_grad(
             return carried(value_and_grad_of, args, kwargs)  # type: ignore[no-any-return]  # a pair
         with interpreter:
             if is_alone:
-                result = call(*given)
+                result = fn(*given)
             else:
-                result = call_reading(
-                    call, interpreter.describe, args, kwargs, at, given
-                )
+                result = call_reading(fn, interpreter.describe, args, kwargs, at, given)
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
         found = _gradients(interpreter, out, name)
         fresh = Fresh()
@@ -293,8 +310,13 @@ def _tracked(
         tracer = interpreter.variable(argument)
         inputs.append((None, tracer.node, argument))
         return tracer
-    leaves, structure = flatten(argument)
     what = f"grad of {name}: argument {at}"
+    if isinstance(argument, Tracer):  # of an outer transform: 3 us less
+        value = as_input(argument, what)
+        tracer = interpreter.variable(value)
+        inputs.append((None, tracer.node, value))
+        return tracer
+    leaves, structure = flatten(argument)
     values = [as_input(leaf, what, i, structure) for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
     inputs.append((structure, [tracer.node for tracer in tracers], values))
@@ -436,12 +458,5 @@ def grad(
     >>> co.grad(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    make: Any = value_and_grad  # no overload accepts both kinds of `argnums`
-    both = make(fn, argnums, has_aux)
-
-    @wraps(fn)
-    def grad_of(*args: P.args, **kwargs: P.kwargs) -> Any:
-        value, gradient = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
-
-    return grad_of
+    found: Callable[P, Any] = wraps(fn)(gradient_of(fn, argnums, has_aux))
+    return found
