@@ -21,7 +21,7 @@ from customop import (
     fake_like,
     ops,
 )
-from customop.numpy.sizes import SIZES, plain, product, size_of, wide_to
+from customop.numpy.sizes import plain, product, whole, wide_to
 
 __all__ = [
     "NO_VALUE",
@@ -42,13 +42,11 @@ __all__ = [
     "in_c_order",
     "in_order",
     "int_axes",
-    "int_axis",
     "is_inexact",
     "is_set",
     "keeps_axes",
     "kept",
     "kept_shape",
-    "lengths",
     "lined",
     "list_of_ints",
     "listed_axes",
@@ -184,24 +182,19 @@ def as_ints(value: Any) -> tuple[int, ...]:
     """A tuple of ints from one int or a sequence of them; symbolic sizes stay."""
     if isinstance(value, list | tuple | range) or shape_of(value):
         return tuple(value)
-    return (size_of(value),)
+    return (value,)
 
 
 def list_of_ints(value: Any) -> list[int]:
-    """A list of ints from one int or a sequence of them; symbolic sizes stay."""
+    """As `as_ints`, for NumPy's own code in C: a list, without bools."""
     if type(value) is int:
         return [value]
     if type(value) is tuple and _INT.issuperset(map(type, value)):
         return [*value]
-    return [size_of(item) for item in as_ints(value)]
+    return [whole(item) for item in as_ints(value)]
 
 
 _INT = {int}
-
-
-def lengths(shape: Any) -> Any:
-    """A shape argument as a sequence."""
-    return [shape] if isinstance(shape, (*SIZES, np.integer)) else shape
 
 
 def listed_axes(axis: Any) -> list[int] | None:
@@ -221,14 +214,7 @@ def int_axes(axis: Any) -> list[int] | None:
         return [axis]
     if axis is None:
         return None
-    return [int_axis(item) for item in (axis if isinstance(axis, tuple) else (axis,))]
-
-
-def int_axis(axis: Any) -> int:
-    """An axis as an int; NumPy's own loops refuse bools."""
-    if isinstance(axis, bool | np.bool_):
-        raise TypeError("an integer is required for the axis")
-    return operator.index(axis)
+    return [whole(item) for item in (axis if isinstance(axis, tuple) else (axis,))]
 
 
 def reduced_axes(a: Any, axis: Any) -> list[int] | None:
@@ -244,7 +230,7 @@ _FIRST = frozenset((0, -1))
 def lined(a: Any, axis: Any) -> Any:
     """An array without axes as one of one element, for the axes 0 and -1, as in NumPy."""
     if type(axis) is bool:
-        axis = int_axis(axis)  # raises
+        whole(axis)  # raises
     return np.reshape(a, (1,)) if _is_first_of_none(a, axis) else a
 
 

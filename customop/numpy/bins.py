@@ -35,7 +35,7 @@ from customop.numpy.sizes import (
     broadcast,
     is_below,
     is_known,
-    size_of,
+    whole,
 )
 
 __all__ = ["bin_sum", "bincount", "real_weights"]
@@ -202,7 +202,7 @@ def _(primals: Any, tangents: Any) -> Any:
 def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     x = as_array(x)
     _check_line(x)
-    value, length = value_of(x), size_of(minlength)
+    value, length = value_of(x), whole(minlength)
     if is_below(length, 0):
         raise ShapeError(
             "'minlength' must not be negative", do="give a minlength of 0 or more"

@@ -22,7 +22,13 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_order, lengths, only, shape_of
+from customop.numpy.arguments import (
+    as_array,
+    as_order,
+    list_of_ints,
+    only,
+    shape_of,
+)
 from customop.numpy.fakes import check_held, device_of
 from customop.numpy.rules import no_gradient
 from customop.numpy.sizes import (
@@ -32,6 +38,7 @@ from customop.numpy.sizes import (
     is_one,
     larger,
     plain,
+    whole,
     wide_to,
 )
 
@@ -88,10 +95,14 @@ def _(
 ) -> Any:
     _check_like("np.full_like", order, subok, device)
     if _is_array(fill_value):
-        target = lengths(shape_of(a) if shape is None else shape)
+        target = shape_of(a) if shape is None else list_of_ints(shape)
         return _spread_over(fill_value, target, a.dtype if dtype is None else dtype)
     number = as_held(fill_value, a.dtype if dtype is None else dtype)
-    return full_like(a, number, dtype, lengths(shape))
+    return full_like(a, number, dtype, _given(shape))
+
+
+def _given(shape: Any) -> list[int] | None:
+    return None if shape is None else list_of_ints(shape)
 
 
 def as_held(value: Any, dtype: Any) -> Any:
@@ -135,7 +146,7 @@ def _like(name: str, value: float) -> None:
         device: str | None = None,
     ) -> Any:
         _check_like(f"np.{name}", order, subok, device)
-        return full_like(a, value, dtype, lengths(shape))
+        return full_like(a, value, dtype, _given(shape))
 
     register_numpy_function(getattr(np, name), like)
 
@@ -285,7 +296,7 @@ def _filled(name: str, value: float) -> None:
     ) -> Any:
         as_order(f"np.{name}", order, "C")
         kind = float if dtype is None else dtype
-        return full(lengths(shape), value, kind, device or "cpu")
+        return full(list_of_ints(shape), value, kind, device or "cpu")
 
     register_numpy_function(getattr(np, name), filled)
 
@@ -306,9 +317,9 @@ def _(
 ) -> Any:
     as_order("np.full", order, "C")
     if _is_array(fill_value):
-        return _spread_over(fill_value, lengths(shape), dtype)
+        return _spread_over(fill_value, list_of_ints(shape), dtype)
     kind = np.asarray(plain(fill_value)).dtype if dtype is None else dtype
-    return full(lengths(shape), as_held(fill_value, kind), kind, device or "cpu")
+    return full(list_of_ints(shape), as_held(fill_value, kind), kind, device or "cpu")
 
 
 @register_numpy_function(np.eye)
@@ -322,4 +333,5 @@ def _(
     device: str | None = None,
 ) -> Any:
     as_order("np.eye", order, "C")
-    return eye(N, M, k, float if dtype is None else dtype, device or "cpu")
+    count = None if M is None else whole(M)
+    return eye(whole(N), count, k, float if dtype is None else dtype, device or "cpu")

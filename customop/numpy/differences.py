@@ -37,7 +37,7 @@ from customop.numpy.rules import (
     sum_of,
 )
 from customop.numpy.running import along_axis
-from customop.numpy.sizes import broadcast, larger, typical, wide_to
+from customop.numpy.sizes import broadcast, larger, typical, whole, wide_to
 
 __all__ = ["diff", "part_of"]
 
@@ -207,7 +207,7 @@ def _fitting(name: str, x: Any, line: Any) -> Any:
 @register_numpy_function(np.trapezoid)
 def _(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = as_array(y)
-    axis = normalize_axis_index(axis, y.ndim)
+    axis = normalize_axis_index(whole(axis), y.ndim)
     steps = dx if x is None else _steps(as_array(x), y.ndim, axis)
     ahead, behind = (y[part_of(axis, y.ndim, *key)] for key in ((1, None), (None, -1)))
     return np.sum(steps * (ahead + behind) / 2.0, axis)
@@ -223,7 +223,7 @@ def _steps(x: Any, ndim: int, axis: int) -> Any:
 @register_numpy_function(np.unwrap)
 def _(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
     p = as_array(p)
-    axis = normalize_axis_index(axis, p.ndim)
+    axis = normalize_axis_index(whole(axis), p.ndim)
     steps = np.diff(p, axis=axis)
     discont = period / 2 if discont is None else discont
     dtype = np.result_type(

@@ -16,7 +16,7 @@ from customop import (
     getitem,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of, value_of
+from customop.numpy.arguments import as_array, dtype_of, list_of_ints, value_of
 from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
@@ -287,7 +287,7 @@ def _numbers(obj: Any, length: int) -> Any:
 
 @register_numpy_function(np.resize)
 def _(a: Any, new_shape: Any) -> Any:
-    shape = as_ints(new_shape)
+    shape = list_of_ints(new_shape)
     if any(is_below(n, 0) for n in shape):
         raise ShapeError(
             "all elements of `new_shape` must be non-negative",

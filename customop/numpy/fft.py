@@ -26,7 +26,7 @@ from customop import (
 from customop.numpy.arguments import as_array, as_ints, counted, dtype_of, warn_user
 from customop.numpy.index import constant, numbers
 from customop.numpy.rules import numpy_operator, register_linear
-from customop.numpy.sizes import is_below, is_known, same_shape, size_of
+from customop.numpy.sizes import is_below, is_known, same_shape, size_of, whole
 
 __all__ = ["fftn", "ifftn", "irfftn", "resized", "rfftn"]
 
@@ -193,7 +193,8 @@ def _along(
     """A transform along one axis; of n elements, or as many as the array has."""
     a = as_array(a)
     axis = normalize_axis_index(operator.index(axis), a.ndim)
-    length = default(a.shape[axis]) if n is None else size_of(n)
+    as_size = size_of if op is rfftn else whole  # NumPy 2.4
+    length = default(a.shape[axis]) if n is None else as_size(n)
     return op(a, [length], [axis], norm)
 
 
@@ -248,7 +249,7 @@ def _lengths_and_axes(
 
 
 def _length(n: Any, own: int) -> int:
-    return own if n is None or is_known(n, -1) else size_of(n)
+    return own if n is None or is_known(n, -1) else whole(n)
 
 
 def _deprecated(what: str) -> None:

@@ -27,6 +27,7 @@ from customop.numpy.sizes import (
     size_of,
     smaller,
     typical,
+    whole,
 )
 
 __all__: list[str] = []
@@ -187,7 +188,7 @@ def concatenate(
             do="use np.stack, or np.atleast_1d on each",
         )
     if type(axis) is not int or not 0 <= axis < ranks[0]:
-        axis = normalize_axis_index(axis, ranks[0])
+        axis = normalize_axis_index(whole(axis), ranks[0])
     return _concatenate.run(given, axis)
 
 

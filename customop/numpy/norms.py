@@ -18,6 +18,7 @@ from customop.numpy.arguments import (
     as_axis,
     as_scalar,
     counted_axes,
+    int_axes,
     is_inexact,
     kept,
     listed_axes,
@@ -140,7 +141,9 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
         return norm.call(x, None, bool(keepdims))
     if type(ord) is int and ord > 2 and axis is None and rank == 1 and is_inexact(x):
         return power_norm.run(x, None, bool(keepdims), float(ord))
-    axes = None if axis is None else list(counted_axes(listed_axes(axis), rank))
+    if axis is not None and not isinstance(axis, tuple):
+        axis = int(axis)  # as NumPy: it takes bools here alone
+    axes = None if axis is None else list(counted_axes(int_axes(axis), rank))
     if axes is None and ord is not None:
         axes = list(range(rank))
     floats = x if is_inexact(x) else x.astype(float)

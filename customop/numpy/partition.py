@@ -34,7 +34,7 @@ from customop.numpy.rules import (
     numpy_operator,
 )
 from customop.numpy.running import along_axis
-from customop.numpy.sizes import are_equal, is_below, product, size_of
+from customop.numpy.sizes import are_equal, is_below, product, size_of, whole
 from customop.numpy.sort import placed, stable_order
 
 __all__ = ["bisected"]
@@ -135,7 +135,9 @@ def _register_partition(name: str, op: Operator[..., Any]) -> None:
         places = [_place(k) for k in (kth if np.iterable(kth) else (kth,))]
         if axis is None:
             return op(np.ravel(a), 0, places)
-        return op(lined(a, axis) if op is _argpartition else a, axis, places)
+        if op is _argpartition:
+            return op(lined(a, axis), whole(axis), places)
+        return op(a, axis, places)
 
     register_numpy_function(getattr(np, name), partition)
 

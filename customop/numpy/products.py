@@ -17,7 +17,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, dtype_of, listed_axes, shape_of
+from customop.numpy.arguments import as_array, dtype_of, list_of_ints, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.matrices import transposed
 from customop.numpy.rules import batch_first, is_complex, padded_rows, sum_of
@@ -266,7 +266,7 @@ def _(a: Any, b: Any, axes: Any = 2) -> Any:
         last, first = list(range(count - axes, count)), list(range(axes))
         return tensordot.run(a, b, last, first)
     axes_a, axes_b = axes
-    return tensordot.run(a, b, listed_axes(axes_a), listed_axes(axes_b))
+    return tensordot.run(a, b, list_of_ints(axes_a), list_of_ints(axes_b))
 
 
 # ---- products made of these ----

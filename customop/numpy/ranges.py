@@ -22,7 +22,7 @@ from customop.numpy.fakes import device_of
 from customop.numpy.index import numbers
 from customop.numpy.layouts import in_order_of
 from customop.numpy.rules import batch_first, fit, numpy_operator
-from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of
+from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of, whole
 
 __all__: list[str] = []
 
@@ -280,7 +280,7 @@ def _(
 
 @register_numpy_function(np.identity)
 def _(n: int, dtype: Any = None, *, device: str | None = None) -> Any:
-    return eye(n, n, 0, float if dtype is None else dtype, device or "cpu")
+    return eye(whole(n), n, 0, float if dtype is None else dtype, device or "cpu")
 
 
 @register_numpy_function(np.tri)

@@ -17,7 +17,7 @@ from customop import (
     get_ctx,
     register_numpy_function,
 )
-from customop.numpy.arguments import copied, lined, list_of_ints, value_of
+from customop.numpy.arguments import as_ints, copied, lined, value_of
 from customop.numpy.compare import is_plain
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import (
@@ -26,6 +26,7 @@ from customop.numpy.rules import (
     numpy_operator,
     register_linear,
 )
+from customop.numpy.sizes import size_of
 
 __all__ = ["repeated_places"]
 
@@ -91,7 +92,7 @@ register_linear(_tile, _untiled)
 
 @register_numpy_function(np.tile)
 def _(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
-    counts = list_of_ints(reps)
+    counts = [size_of(n) for n in as_ints(reps)]
     rank = max(A.ndim, len(counts))
     counts = _ones(rank - len(counts)) + counts
     if rank > A.ndim:

@@ -43,6 +43,7 @@ from customop.numpy.sizes import (
     is_known,
     larger,
     size_of,
+    whole,
 )
 
 __all__: list[str] = []
@@ -198,7 +199,7 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N8
             f"np.vander: x has the shape {tuple(x.shape)}",
             do="use customop.vmap for rows",
         )
-    count = x.shape[0] if N is None else size_of(N)
+    count = x.shape[0] if N is None else whole(N)
     if is_below(count, 0):
         raise ShapeError(
             "negative dimensions are not allowed",

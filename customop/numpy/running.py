@@ -14,6 +14,7 @@ from customop.numpy.arguments import cast, lined
 from customop.numpy.reduce import batched_axes, before_each
 from customop.numpy.rules import numpy_operator, register_linear
 from customop.numpy.shares import recurrence, reversed_recurrence
+from customop.numpy.sizes import whole
 
 __all__ = ["along_axis"]
 
@@ -120,7 +121,7 @@ def _serve_with_start(function: Any, op: Operator[..., Any], start: int) -> None
                 )
             axis = 0
         (only,) = axis if isinstance(axis, tuple) else (axis,)
-        at = normalize_axis_index(operator.index(only), line.ndim)
+        at = normalize_axis_index(whole(only), line.ndim)
         found = cast(op(cast(line, dtype), at), dtype)
         if not include_initial:
             return found

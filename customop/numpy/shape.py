@@ -306,13 +306,14 @@ def _(a: Any, axes: Any = None) -> Any:
     rank = len(a.shape)
     if axes is None:
         return _transpose.run(a, [*range(rank - 1, -1, -1)])
-    order = normalize_axis_tuple(axes, rank)
-    if len(order) != rank:
+    order = [normalize_axis_index(axis, rank) for axis in list_of_ints(axes)]
+    if len({*order}) != len(order) or len(order) != rank:
+        normalize_axis_tuple(axes, rank)  # raises for an axis that is named twice
         raise ShapeError(
             f"axes don't match array: {axes} for an array of {rank} axes",
             do="name each axis once",
         )
-    return _transpose.run(a, [*order])
+    return _transpose.run(a, order)
 
 
 @register_numpy_function(np.moveaxis)

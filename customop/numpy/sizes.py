@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import SymFloat, SymInt, check, ops, sizes
+from customop import ArgumentError, SymFloat, SymInt, check, ops, sizes
 
 __all__ = [
     "NUMBERS",
@@ -42,6 +42,7 @@ __all__ = [
     "span",
     "typical",
     "typical_pair",
+    "whole",
     "wide_to",
     "with_size",
 ]
@@ -146,6 +147,15 @@ def larger(a: Any, b: Any) -> Any:
 def size_of(value: Any) -> Any:
     """A size or index, as an int if it is not symbolic."""
     return value if isinstance(value, SymInt) else index(value)
+
+
+def whole(value: Any) -> Any:
+    """A size or axis, as `size_of`, for NumPy's own code in C: it takes no bools."""
+    if isinstance(value, bool | np.bool_):
+        raise ArgumentError(
+            f"an integer is required, got {value!r}", do=f"write {int(value)}"
+        )
+    return size_of(value)
 
 
 def array_of_sizes(value: Any) -> Any:

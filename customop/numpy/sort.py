@@ -31,6 +31,7 @@ from customop.numpy.arguments import (
 from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
 from customop.numpy.running import along_axis
+from customop.numpy.sizes import whole
 
 __all__ = ["placed", "sort", "stable_order"]
 
@@ -217,4 +218,4 @@ def _(
     is_stable = _sorting("argsort", kind, order, stable, descending)
     if axis is None:
         return argsort(np.reshape(a, (-1,)), 0, is_stable, is_set(descending))
-    return argsort(lined(a, axis), axis, is_stable, is_set(descending))
+    return argsort(lined(a, axis), whole(axis), is_stable, is_set(descending))

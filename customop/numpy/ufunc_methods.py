@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import accumulate as accumulate_sizes
@@ -56,7 +55,7 @@ from customop.numpy.shares import (
     reversed_recurrence,
     shares_of,
 )
-from customop.numpy.sizes import is_below
+from customop.numpy.sizes import is_below, whole
 
 __all__: list[str] = []
 
@@ -376,7 +375,7 @@ def _one_axis(name: str, x: Any, axis: Any) -> int:
         if len(axes) != 1:
             raise ValueError(f"{name} does not allow multiple axes")
         (axes,) = axes
-    return operator.index(axes)
+    return int(whole(axes))
 
 
 def _accumulate(

@@ -16,7 +16,7 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import as_array, as_ints, only
+from customop.numpy.arguments import as_array, as_ints, list_of_ints, only
 from customop.numpy.fakes import view_of
 from customop.numpy.index import numbers, scatter_add
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
@@ -113,7 +113,7 @@ def _(
     writeable: bool = False,
 ) -> Any:
     only(_NAME, subok=(subok, False), writeable=(writeable, False))
-    array, widths = as_array(x), as_ints(window_shape)
+    array, widths = as_array(x), list_of_ints(window_shape)
     axes = range(array.ndim) if axis is None else as_ints(axis)
     if len(widths) != len(axes):
         raise ShapeError(
@@ -122,4 +122,4 @@ def _(
         )
     places = normalize_axis_tuple(axes, array.ndim, None, True)
     _lengths(array.shape, widths, places)  # raises before a kernel is chosen
-    return _windows(array, list(widths), list(places))
+    return _windows(array, widths, list(places))

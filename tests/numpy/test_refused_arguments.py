@@ -56,6 +56,42 @@ REFUSED: dict[str, Call] = {
     "average-weights": lambda x: np.average(x, axis=0, weights=[1.0]),
 }
 
+# NumPy's own code takes no bool as a length or an axis.
+BOOLS: dict[str, Callable[[Any, Any], Any]] = {
+    "zeros_like": lambda x, yes: np.zeros_like(x, shape=yes),
+    "zeros_like-one": lambda x, yes: np.zeros_like(x, shape=(2, yes)),
+    "full_like": lambda x, yes: np.full_like(x, x[0], shape=(yes, 3)),
+    "ones": lambda x, yes: np.ones(yes, like=x),
+    "full": lambda x, yes: np.full(yes, 1.0, like=x),
+    "full-array": lambda x, yes: np.full(yes, x[0, 0], like=x),
+    "eye": lambda x, yes: np.eye(yes, like=x),
+    "eye-columns": lambda x, yes: np.eye(2, yes, like=x),
+    "identity": lambda x, yes: np.identity(yes, like=x),
+    "reshape": lambda x, yes: np.reshape(x[0, :1], yes),
+    "reshape-rest": lambda x, yes: x.reshape(yes, -1),
+    "resize": lambda x, yes: np.resize(x, (yes, 2)),
+    "broadcast_to": lambda x, yes: np.broadcast_to(x[0], (yes, 3)),
+    "vander": lambda x, yes: np.vander(x[0], yes),
+    "fft": lambda x, yes: np.fft.fft(x, yes),
+    "fft2": lambda x, yes: np.fft.fft2(x, (yes, 2)),
+    "bincount": lambda x, yes: np.bincount(np.arange(3), x[0], yes),
+    "windows": lambda x, yes: np.lib.stride_tricks.sliding_window_view(x[0], yes),
+    "transpose": lambda x, yes: np.transpose(x, (yes, 0)),
+    "concatenate": lambda x, yes: np.concatenate([x, x], yes),
+    "append": lambda x, yes: np.append(x, x, yes),
+    "tensordot": lambda x, yes: np.tensordot(x, x, (yes, yes)),
+    "argsort": lambda x, yes: np.argsort(x, axis=yes),
+    "argpartition": lambda x, yes: np.argpartition(x, 1, axis=yes),
+    "trapezoid": lambda x, yes: np.trapezoid(x, axis=yes),
+    "unwrap": lambda x, yes: np.unwrap(x, axis=yes),
+    "cumulative_sum": lambda x, yes: np.cumulative_sum(x, axis=yes),
+    "cumulative_prod": lambda x, yes: np.cumulative_prod(x, axis=(yes,)),
+    "accumulate": lambda x, yes: np.add.accumulate(x, axis=yes),
+    "reduceat": lambda x, yes: np.maximum.reduceat(x, [0], axis=yes),
+    "norm": lambda x, yes: np.linalg.norm(x, axis=(yes,)),
+    "cumsum": lambda x, yes: np.cumsum(x, axis=yes),
+}
+
 
 def refusal(call: Call, x: Any) -> type[Exception] | None:
     """The class of the error of a call."""
@@ -74,6 +110,31 @@ def test_what_numpy_refuses_is_refused(call: Call, run: Any) -> None:
     assert expected is not None
     with pytest.raises(expected):
         run(call, X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("yes", [True, np.True_], ids=["bool", "numpy"])
+@pytest.mark.parametrize("call", BOOLS.values(), ids=BOOLS)
+def test_a_bool_is_not_a_length_or_an_axis(call: Any, yes: Any, run: Any) -> None:
+    """Where NumPy refuses a bool, it is not read as 1."""
+    expected = refusal(lambda x: call(x, yes), X)
+    assert expected is not None
+    with pytest.raises(expected):
+        run(lambda x: call(x, yes), X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_bool_of_a_function_in_python_is_a_number(run: Any) -> None:
+    """NumPy's functions in Python take it: so do those for traced values."""
+    for call, shape in (
+        (lambda x: np.tile(x, (True, 2)), (2, 6)),
+        (lambda x: np.fft.rfft(x, True), (2, 1)),
+        (lambda x: np.linalg.norm(x, axis=True), (2,)),
+    ):
+        assert call(X).shape == shape
+        seen: list[Any] = []
+        run(lambda x, call=call, seen=seen: seen.append(call(x).shape), X)
+        assert seen == [shape]
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
