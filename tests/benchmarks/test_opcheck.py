@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import peers
-from table import at_most
+import pytest
+from table import at_most, ratio
 from timing import Statement
 
 import customop as co
@@ -32,9 +33,20 @@ def _define() -> Any:
     return scale
 
 
-def test_opcheck(compare: Callable[..., None]) -> None:
-    """All checks on one sample, of an operator with fake, autograd and vmap rules."""
-    names = {"opcheck": opcheck, "op": _define(), "x": np.ones(3)}
-    ours = Statement("opcheck(op, (x, 2.0))", names)
+# The checks that torch's opcheck runs by default have these names.
+_OF_TORCH = (
+    "test_schema",
+    "test_autograd_registration",
+    "test_faketensor",
+    "test_aot_dispatch_dynamic",
+)
+
+
+@pytest.mark.parametrize("names", ["ALL", _OF_TORCH], ids=["all", "of torch"])
+def test_opcheck(compare: Callable[..., None], names: Any) -> None:
+    """One sample of an operator with fake, autograd and vmap rules."""
+    values = {"opcheck": opcheck, "op": _define(), "x": np.ones(3), "names": names}
+    ours = Statement("opcheck(op, (x, 2.0), test_utils=names)", values)
     statements = {"ours": ours, **peers.checked(np.ones(3))}
-    compare("opcheck, one sample", statements, at_most(5e-3), rounds=15)
+    title = f"opcheck, one sample, {'all' if names == 'ALL' else len(names)} checks"
+    compare(title, statements, at_most(5e-3), ratio("torch", 0.1), rounds=15)
