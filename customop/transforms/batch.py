@@ -33,6 +33,7 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import ContractError, DataDependentError, VmapError, place
 from customop.transforms.batch_plans import batch_plan
+from customop.transforms.plan_lines import general_plan
 from customop.transforms.randomness import Draws, random_error
 from customop.transforms.row_methods import add_row_methods
 
@@ -280,14 +281,7 @@ def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
     if op.is_plain and rule is not None and not (op.sees_seed or op.schema.has_shapes):
         plan = batch_plan(op, plans, rule, BatchTracer, _finish)
     else:
-
-        def general(interpreter: BatchInterpreter, args: Sequence[Any]) -> Any:
-            rows = interpreter.general(op, args)
-            if op.view_slot >= 0:
-                connect_results(op, args, args, rows)
-            return rows
-
-        plan = general
+        plan = general_plan(op)
     plans.by_tracer[BatchTracer] = plan
     return plan
 

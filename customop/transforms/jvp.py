@@ -36,6 +36,7 @@ from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.carrier import Carrier, carries
 from customop.transforms.jvp_plans import jvp_plan
+from customop.transforms.plan_lines import general_plan
 from customop.transforms.reading import inputs_of
 from customop.transforms.values import (
     as_input,
@@ -164,14 +165,7 @@ def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
     if op.is_plain and rule is not None:
         plan = jvp_plan(op, rule, JvpTracer, _finish)
     else:
-
-        def general(interpreter: JvpInterpreter, args: Sequence[Any]) -> Any:
-            out = interpreter.general(op, args)
-            if op.view_slot >= 0:
-                connect_results(op, args, args, out)
-            return out
-
-        plan = general
+        plan = general_plan(op)
     plans.by_tracer[JvpTracer] = plan
     return plan
 

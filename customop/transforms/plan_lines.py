@@ -1,12 +1,13 @@
-"""Lines of the generated plans of all transforms."""
+"""Lines of the generated plans of all transforms, and the plan without such lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from customop.core.boxes import connect_results
 from customop.core.dispatch import SCALARS
 from customop.core.observe import open_modes
 from customop.core.table import RuleTable
@@ -14,6 +15,7 @@ from customop.schema.types import ArrayType
 from customop.shapes.symbols import has_sizes, made
 
 __all__ = [
+    "general_plan",
     "inputs_of",
     "plain_test",
     "run_lines",
@@ -22,6 +24,18 @@ __all__ = [
     "tracer_lines",
     "view_lines",
 ]
+
+
+def general_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
+    """The plan for an operator that a generated one does not fit."""
+
+    def plan(interpreter: Any, args: Sequence[Any]) -> Any:
+        out = interpreter.general(op, args)
+        if op.view_slot >= 0:
+            connect_results(op, args, args, out)
+        return out
+
+    return plan
 
 
 # Symbolic sizes are not among them.
