@@ -20,15 +20,13 @@ from customop import (
 from customop.numpy.arguments import (
     as_array,
     cast,
-    dtype_of,
     in_order,
-    shape_of,
     value_of,
 )
 from customop.numpy.fakes import keep_order
 from customop.numpy.masked import mask_of
 from customop.numpy.rules import no_gradient, numpy_operator
-from customop.numpy.sizes import has_none, is_known, product
+from customop.numpy.sizes import are_equal, has_none, is_known, product
 
 __all__: list[str] = []
 
@@ -118,18 +116,30 @@ def _(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> 
 
 def _conditions(x: Any, condlist: Any) -> list[Any]:
     """The masks of the parts."""
-    is_one = not isinstance(condlist, list | tuple) and not shape_of(condlist)
+    is_one = _is_scalar(condlist)
     if not is_one:
         first = condlist[0]
-        is_one = x.ndim != 0 and not (isinstance(first, list) or shape_of(first))
+        is_list = isinstance(first, list) or hasattr(first, "shape")
+        is_one = x.ndim != 0 and (_is_scalar(first) or not is_list)
     masks = [as_array(c) for c in ([condlist] if is_one else condlist)]
+    if masks and not are_equal([tuple(mask.shape) for mask in masks]):
+        raise ShapeError(
+            "np.piecewise: the conditions have the shapes"
+            f" {', '.join(str(tuple(mask.shape)) for mask in masks)}",
+            do="give conditions of one shape: np.broadcast_to(condition, x.shape)",
+        )
     return [cast(mask, np.dtype(bool)) for mask in masks]
+
+
+def _is_scalar(value: Any) -> bool:
+    return np.isscalar(value) or getattr(value, "box_is_scalar", False)
 
 
 def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
     """The array with a part computed by a function, or set to a value."""
     if not callable(fn):
-        return np.where(mask, _value_in(fn, dtype_of(y)), y)
+        y[mask] = fn
+        return y
     known = value_of(mask)
     if known is None and mask_of(mask) is not None:
         raise DataDependentError(
@@ -142,15 +152,6 @@ def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
     if not is_known(part.size, 0):
         y[chosen] = fn(part, *args, **kw)
     return y
-
-
-def _value_in(value: Any, dtype: Any) -> Any:
-    """A value as it is when it is written into an array of a dtype."""
-    if hasattr(value, "dtype"):
-        return cast(value, dtype)
-    written = np.zeros((), dtype)
-    written[...] = value
-    return written.item()
 
 
 # ---- choice by number ----

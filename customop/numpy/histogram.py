@@ -302,7 +302,8 @@ def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
         )
     if shape_of(bins):
         return _in_order(bins)
-    if (bins < 1) is True:
+    known = value_of(bins)
+    if known is not None and is_below(known, 1):
         raise ShapeError(
             f"`bins[{i}]` must be positive, when an integer", do="give at least one bin"
         )

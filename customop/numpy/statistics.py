@@ -55,8 +55,8 @@ def _deviation(name: str) -> Operator[..., Any]:
     ) -> Any:
         deviation = getattr(x, name)
         # Of an empty array NumPy divides by 0 less this, and warns as their dtypes say.
-        ddof = int(ddof) if ddof == int(ddof) else ddof
-        return deviation(axis=as_axis(axis), dtype=dtype, ddof=ddof, keepdims=keepdims)
+        given = _as_given(ddof)
+        return deviation(axis=as_axis(axis), dtype=dtype, ddof=given, keepdims=keepdims)
 
     op = reduction_of(name, kernel, ", float ddof=0.0, dtype? dtype=None")
     op.register_autograd(
@@ -81,11 +81,16 @@ def _slope(x: Any, axis: Any) -> Any:
     return np.conjugate(centered) if is_complex(x) else centered
 
 
+def _as_given(ddof: float) -> float:
+    """An int if it is whole; nan and inf are not."""
+    return int(ddof) if float(ddof).is_integer() else ddof
+
+
 def _freedom(x: Any, axis: Any, ddof: float) -> Any:
     """Degrees of freedom; nan if there are none, as NumPy divides 0 by 0."""
     count: Any = count_of(x.shape, axis)
     if type(count) is not int:
-        return larger(count - (int(ddof) if ddof == int(ddof) else ddof), 0)
+        return larger(count - _as_given(ddof), 0)
     count = float(count) - ddof
     return count if count > 0 else math.nan
 

@@ -53,6 +53,15 @@ REFUSED: dict[str, Call] = {
     "interp-right": lambda x: np.interp(x[0], LINE, LINE, right=[1.0]),
     "interp-text": lambda x: np.interp(x[0], LINE, LINE, right="1"),
     "pad-none": lambda x: np.pad(x, 1, mode="linear_ramp", end_values=None),
+    "piecewise-row": lambda x: np.piecewise(x, [np.arange(3) > 1], [2.0, 1.0]),
+    "piecewise-column": lambda x: np.piecewise(x, [[[True], [False]]], [2.0]),
+    "piecewise-one": lambda x: np.piecewise(x[0], [np.array([True])], [np.exp]),
+    "piecewise-number": lambda x: np.piecewise(x[0, 0], [np.arange(3) > 1], [2.0]),
+    "piecewise-ragged": lambda x: np.piecewise(x, [[True, False], [True]], [2.0, 1.0]),
+    "piecewise-values": lambda x: np.piecewise(x[0], [np.arange(3) > 1], [LINE]),
+    "histogram2d-none": lambda x: np.histogram2d(x[0], LINE, np.array([0, 2])),
+    "histogram2d-second": lambda x: np.histogram2d(x[0], LINE, np.array([2, -1])),
+    "histogramdd-none": lambda x: np.histogramdd(x.T, [np.int64(2), np.array(0)]),
     "average-weights": lambda x: np.average(x, axis=0, weights=[1.0]),
 }
 

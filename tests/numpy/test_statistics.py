@@ -207,3 +207,48 @@ def test_accumulate_by_the_chain_rule() -> None:
             np.testing.assert_allclose(
                 jacobian(ufunc.accumulate)(x), expected, rtol=1e-12
             )
+
+
+@ways
+@pytest.mark.parametrize("function", [np.std, np.var, np.nanstd, np.nanvar])
+@pytest.mark.parametrize("ddof", [np.nan, np.inf, -np.inf, 1.5])
+@np.errstate(divide="ignore")
+def test_ddof_is_any_number(way: Any, function: Any, ddof: float) -> None:
+    """It is whatever NumPy divides by: nan and inf too."""
+    expected, _ = noted(lambda x: function(x, axis=1, ddof=ddof), X)
+    found, _ = noted(way, lambda x: function(x, axis=1, ddof=ddof), X)
+    np.testing.assert_array_equal(found, expected)
+
+
+# Conditions of an array of two rows, with the values that they choose.
+PIECES: dict[str, tuple[Any, list[Any]]] = {
+    "rows": ([np.array([True, False])], [2.0, -1.0]),
+    "of each row": ([np.array([False, True])], [np.array([1.0, 2.0, 3.0])]),
+    "one value each": ([X > 0], [np.arange(4.0)]),
+    "without axes": ([np.array(True)], [7.0]),
+    "several": ([X > 3, X < -1], [1, 2, -3]),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_conditions_choose_as_in_numpy(name: str) -> None:
+    """A condition may be of the first axes, and a value of all that it chooses."""
+    conditions, values = PIECES[name]
+    x = X[0] if name == "without axes" else X
+    expected = np.piecewise(x, conditions, values)
+    found = graded(lambda t: np.piecewise(t, conditions, values), x)
+    np.testing.assert_array_equal(found, expected)
+    rows = co.vmap(lambda t: np.piecewise(t, conditions, values))(np.stack([x, x]))
+    np.testing.assert_array_equal(rows, [expected, expected])
+
+
+def test_pieces_of_traced_values_have_derivatives() -> None:
+    """The elements of a value that is written are summed; all others have none."""
+
+    def loss(value: Any) -> Any:
+        y = np.piecewise(
+            np.ones(3) * value, [np.array([True, False, True])], [value, 4.0]
+        )
+        return np.sum(y * np.array([1.0, 10.0, 100.0]))
+
+    assert co.grad(loss)(2.0) == 101.0
