@@ -143,3 +143,45 @@ def test_axes_outside_are_refused(call: Any, run: Any) -> None:
     """A missing axis is refused, by fake kernels too."""
     with pytest.raises(ValueError, match="axis"):
         run(call, X)
+
+
+MASKED = np.ma.masked_array(
+    [[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]], [[False, True, False], [False, False, True]]
+)
+
+# Operators of masked arrays, and NumPy's functions.
+OF_MASKED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tile": (lambda m: NP.tile(m, [2, 1]), lambda m: np.tile(m, (2, 1))),
+    "mean": (lambda m: NP.mean(m, [0]), lambda m: np.mean(m, axis=0)),
+    "mean of all": (NP.mean, np.mean),
+    "sum": (lambda m: NP.sum(m, [1]), lambda m: np.sum(m, axis=1)),
+    "prod": (lambda m: NP.prod(m, [1]), lambda m: np.prod(m, axis=1)),
+    "std": (lambda m: NP.std(m, [0]), lambda m: np.std(m, axis=0)),
+    "max": (NP.max, np.max),
+    "argmax": (NP.argmax, np.argmax),
+    "cumsum": (lambda m: NP.cumsum(m, 1), lambda m: np.cumsum(m, axis=1)),
+    "diff": (lambda m: NP.diff(m, 1, 1), np.diff),
+    "flip": (lambda m: NP.flip(m, [1]), lambda m: np.flip(m, 1)),
+    "roll": (lambda m: NP.roll(m, [1], [0]), lambda m: np.roll(m, 1, 0)),
+    "repeat": (lambda m: NP.repeat(m, 2, 0), lambda m: np.repeat(m, 2, 0)),
+    "round": (NP.round, np.round),
+    "sort": (NP.sort, np.sort),
+    "sinc": (NP.sinc, np.sinc),
+    "unique": (
+        lambda m: NP.unique(m, None, True, True)[2],
+        lambda m: np.unique(m, return_counts=True)[1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("ours", "numpys"), OF_MASKED.values(), ids=OF_MASKED)
+def test_a_mask_is_kept_as_numpy_keeps_it(ours: Any, numpys: Any) -> None:
+    """What is masked does not count, and is masked in the result."""
+    found, expected = ours(MASKED), numpys(MASKED)
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(
+        np.ma.getmaskarray(found), np.ma.getmaskarray(expected)
+    )
+    np.testing.assert_array_equal(
+        np.ma.filled(found, -1.0), np.ma.filled(expected, -1.0)
+    )
