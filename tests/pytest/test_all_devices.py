@@ -25,7 +25,6 @@ def test_it(all_devices):
 """
 
 
-@pytest.mark.usefixtures("built_in_kinds")
 def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
     """The fixture runs a test once for each kind, with its name as id."""
     project.tests(KINDS)
@@ -38,7 +37,6 @@ def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
     )
 
 
-@pytest.mark.usefixtures("built_in_kinds")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
