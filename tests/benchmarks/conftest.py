@@ -35,8 +35,12 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     return None if config.pluginmanager.hasplugin("benchmark") else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Ignore warnings of the peers."""
+    if not config.pluginmanager.hasplugin("benchmark"):
+        return  # none is from here, and to ask each takes seconds
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore"))
