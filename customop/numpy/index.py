@@ -23,7 +23,7 @@ from customop import (
 )
 from customop.numpy.arguments import in_c_order
 from customop.numpy.create import arange, from_list
-from customop.numpy.fakes import device_of
+from customop.numpy.fakes import device_of, keep_order
 from customop.numpy.flat import gathered, scattered
 from customop.numpy.rules import (
     batch_first,
@@ -104,10 +104,13 @@ def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
         _check_indices(indices, x.ndim)
     slots = [i for i, a in enumerate(indices) if a is not None]
     is_line = slots == [0] and x.flags.c_contiguous
+    if is_line and not packed and x.ndim == 1 < indices[0].ndim:
+        is_line = indices[0].flags.c_contiguous
     # It is quicker, and in C order. Without elements it does not look at the indices.
     if x.size and (is_line or (packed and len(slots) == 1)):
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
-    out = x[tuple([slice(None) if a is None else _in_c_order(a) for a in indices])]
+    places = indices if len(slots) == x.ndim else map(_in_c_order, indices)
+    out = x[tuple([slice(None) if a is None else a for a in places])]
     if not any(indices[i].ndim for i in slots):
         return out.copy("K")  # for NumPy they are integers, which give a view
     return in_c_order(out) if packed else out
@@ -115,7 +118,8 @@ def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
 
 def _in_c_order(indices: Any) -> Any:
     """Index arrays whose order in memory does not become that of the elements."""
-    return indices if indices.ndim < 2 else np.ascontiguousarray(indices)
+    is_line = indices is None or indices.ndim < 2
+    return indices if is_line else np.ascontiguousarray(indices)
 
 
 def _gather_on_gpu(x: Any, indices: Sequence[Any], packed: bool) -> Any:
@@ -187,10 +191,13 @@ def _gathered_strides(
     """Strides of the elements that index arrays take.
 
     The axes of the index arrays are the slowest, in C order, wherever they are in the
-    shape. Those of the array that stay are as in `numpy.empty_like`. Seen in NumPy 2.4.
+    shape. Those of the array that stay are as in `numpy.empty_like`. If none stays, the
+    order is that of the index arrays. Seen in NumPy 2.4.
     """
     at = layout(indices)[1]
     stays = [i for i in range(len(x.shape)) if i >= len(indices) or indices[i] is None]
+    if not stays:
+        return keep_order(indices, x.dtype).strides
     count = len(shape) - len(stays)
     part = FakeArray(
         [x.shape[i] for i in stays], x.dtype, [x.strides[i] for i in stays]

@@ -20,9 +20,11 @@ from customop import (
     ArgumentError,
     FakeArray,
     custom_op,
+    fake_like,
     partials,
     register_numpy_function,
 )
+from customop.numpy.fakes import keep_order, view_of
 from customop.numpy.matrices import (
     adjoint,
     batch_matrices,
@@ -123,7 +125,11 @@ def _(a: Any, complete: bool) -> tuple[FakeArray, FakeArray]:
     rows, columns = a.shape[-2:]
     inner = rows if complete else smaller(rows, columns)
     dtype = linalg_dtype(a)
-    return stack_of(a, (rows, inner), dtype), stack_of(a, (inner, columns), dtype)
+    # NumPy works on a copy; R is np.where of its rows and a mask.
+    copied = fake_like(a, dtype=dtype)
+    part = view_of(copied, (*a.shape[:-2], inner, columns), copied.strides)
+    mask = FakeArray((inner, columns), np.dtype(bool), device=copied.device)
+    return stack_of(copied, (rows, inner), dtype), keep_order([mask, part], dtype)
 
 
 qr.register_vmap(batch_matrices("qr", qr, 2))

@@ -89,7 +89,8 @@ def test_random_index_arrays(seed: int) -> None:
             found = np.array(
                 [rng.randrange(x.shape[axis]) for _ in range(np.prod(own))]
             )
-            key[axis] = found.reshape(own).astype(int)
+            order: Any = rng.choice("CF")
+            key[axis] = found.reshape(own).astype(int, order=order)
         _check(lambda x, key=tuple(key): x[key], x)
 
 
@@ -227,3 +228,59 @@ def test_what_is_written_into_a_copy_does_not_reach_the_array(
     rows = co.vmap(fn)(np.stack([STEPS, 2.0 * STEPS]))
     for row, value in zip(rows, fn(STEPS.copy()), strict=True):
         np.testing.assert_array_equal(row[0], value)
+
+
+PLACES = np.random.default_rng(3).integers(0, 2, (2, 3, 4))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_index_arrays_of_all_axes(order: str) -> None:
+    """The elements lie as the index arrays do, if no axis of the array stays."""
+    places = ORDERS[order](PLACES)
+    line, square = np.arange(5.0), np.arange(9.0).reshape(3, 3)
+    _check(lambda x: x[places], line)
+    _check(lambda x: x[places.astype(np.int32)], line)
+    _check(lambda x: x[places, 1], square)
+    _check(lambda x: x[places, places[:, :1]], square)
+    _check(lambda x: x[PLACES[0], places], square)
+    _check(lambda x: x[places], square)
+    for axis in range(3):
+        _check(lambda x, axis=axis: np.take_along_axis(x, places, axis), STEPS)
+        _check(lambda x, axis=axis: np.take_along_axis(x, PLACES, axis), places)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(order: str, mode: Any) -> None:
+    """R is a part of a copy of the matrices, Q a result of LAPACK."""
+    x = ORDERS[order](np.random.default_rng(1).normal(size=(2, 3, 4)))
+    for matrices in (x, x.swapaxes(1, 2), x[:, :, :1], x[0]):
+        _check(lambda a: np.linalg.qr(a, mode)[0], matrices)
+        _check(lambda a: np.linalg.qr(a, mode)[1], matrices)
+        _check(lambda a: np.linalg.qr(a, "r"), matrices)
+
+
+def test_edges_that_are_given_come_back() -> None:
+    """NumPy gives the array of edges itself, with its strides."""
+    edges = np.arange(8.0)[::2]
+    _check(lambda e: np.histogram(STEPS, e)[1], edges)
+    _check(lambda e: np.histogram_bin_edges(STEPS, e), edges)
+    _check(lambda e: np.histogram2d(STEPS[0, 0], STEPS[0, 1], [e, 3])[1], edges)
+
+
+def test_a_write_into_edges_reaches_the_array_that_was_given() -> None:
+    """As NumPy's edges, those of traced values are the given array."""
+
+    def fn(e: Any) -> Any:
+        mine = e + 0.0
+        edges = np.histogram(STEPS, mine)[1]
+        edges[0] = -5.0
+        return mine
+
+    given = np.arange(4.0)
+    expected = fn(given)
+    assert expected[0] == -5.0
+    runs = (co.make_fx(fn, "fake")(given), co.compile(fn), lambda e: co.vjp(fn, e)[0])
+    for run in runs:
+        np.testing.assert_array_equal(run(given), expected)
+    np.testing.assert_array_equal(co.vmap(fn)(given[None]), [expected])
