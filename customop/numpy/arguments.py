@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import warnings
 from collections.abc import Iterable, Sequence
@@ -58,6 +59,7 @@ __all__ = [
     "unless_scalar",
     "value_of",
     "warn_user",
+    "widened",
 ]
 
 NO_VALUE = np._NoValue  # NumPy's default of keepdims and initial
@@ -286,12 +288,28 @@ def kept(
     """A reduced value in a shape that NumPy broadcasts to the one before the reduction."""
     if axis is None or keepdims:
         return value
-    if isinstance(value, np.ndarray | np.generic):  # a quarter of the time
+    if isinstance(value, _OF_NUMPY):  # a quarter of the time
         lengths = [*shape]
         for at in axis:
             lengths[at] = 1
         return value.reshape(lengths)
     return np.reshape(value, kept_shape(shape, counted_axes(axis, len(shape))))
+
+
+_OF_NUMPY = (np.ndarray, np.generic)
+
+
+def widened(g: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
+    """As `spread`; small arrays of NumPy are copied.
+
+    A copy takes a quarter of the time of np.broadcast_to (0.6 and 2.4 us, NumPy 2.4), and
+    owns its memory.
+    """
+    if isinstance(g, _OF_NUMPY) and math.prod(shape) < 1024:
+        wide = np.empty(shape, g.dtype)
+        wide[...] = kept(g, shape, axis, keepdims)
+        return wide
+    return spread(g, shape, axis, keepdims)
 
 
 # ---- keywords and warnings ----

@@ -24,6 +24,7 @@ from customop.numpy.arguments import (
     dtype_of,
     in_c_order,
     refuse,
+    widened,
 )
 from customop.numpy.create import eye
 from customop.numpy.diagonals import writable_diagonal
@@ -188,7 +189,7 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     text, reached, letters = _pulled(ctx.terms, ctx.result, index)
     arrays = [g, *operands[:index], *operands[index + 1 :]]
     if len(arrays) == 2:
-        found = _by_matmul(text, arrays, ctx.optimize)
+        found = _of_two(text, arrays, ctx.optimize)
     elif text == f"{ctx.result}->{ctx.result}":
         (found,) = arrays
     else:
@@ -196,6 +197,42 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     if reached == term and same_shape(found.shape, x.shape):
         return found
     return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
+
+
+def _of_two(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
+    """The einsum of two arrays, by a function that does it faster."""
+    gaps = _product_gaps(text)
+    if gaps is None:
+        return _by_matmul(text, arrays, optimize)
+    first, second = arrays
+    return np.multiply(_with_gaps(first, gaps[0]), _with_gaps(second, gaps[1]))
+
+
+def _with_gaps(x: Any, key: Any) -> Any:
+    """An array with new axes where a key has None."""
+    if key is None:
+        return x
+    if type(x) is np.ndarray:
+        return x[key]
+    return np.expand_dims(x, tuple([i for i, k in enumerate(key) if k is None]))
+
+
+@lru_cache(maxsize=1024)
+def _product_gaps(text: str) -> tuple[Any, Any] | None:
+    """How two operands become arrays to multiply, if nothing else is done; or None.
+
+    Then no letter is summed, repeated or turned. A key adds the axes of the result that an
+    operand lacks; None where NumPy broadcasts it as it is.
+    """
+    given, _, result = text.partition("->")
+    found = []
+    for term in given.split(","):
+        if "".join([c for c in result if c in term]) != term:
+            return None
+        own = result[len(result) - len(result.lstrip("".join({*result} - {*term}))) :]
+        key = tuple([slice(None) if c in term else None for c in own])
+        found.append(key if None in key else None)
+    return found[0], found[1]
 
 
 def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
@@ -255,10 +292,12 @@ def _pulled(terms: tuple[str, ...], result: str, index: int) -> tuple[str, str, 
 def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
     """The gradient with its missing axes, broadcast to the operand."""
     lengths = dict(zip(reached, found.shape, strict=True))
-    wide = np.reshape(found, [lengths.get(c, 1) for c in letters])
     own = [x.shape[term.index(c)] for c in letters]
+    wide = np.reshape(found, [lengths.get(c, 1) for c in letters])
     shape = [m if is_one(n) else n for m, n in zip(wide.shape, own, strict=True)]
-    return wide if same_shape(wide.shape, shape) else np.broadcast_to(wide, shape)
+    if same_shape(wide.shape, shape):
+        return wide
+    return widened(wide, tuple(shape), None, keepdims=True)
 
 
 def _on_diagonal(found: Any, letters: str, term: str) -> Any:

@@ -67,8 +67,9 @@ def _as_index(a: Any) -> Any:
 
 def _check_indices(indices: Sequence[Any], rank: int) -> None:
     """Raise unless these are index arrays for an array of so many axes."""
-    wrong = [a.dtype for a in indices if a is not None and not is_integer(a.dtype)]
-    if wrong or all(a is None for a in indices):
+    given = [a.dtype for a in indices if a is not None]
+    wrong = [dtype for dtype in given if not is_integer(dtype)]
+    if wrong or not given:
         seen = f"an array of {wrong[0]}" if wrong else "none"
         raise ArgumentError(
             f"np::index and np::scatter_add take arrays of integers, got {seen}",
@@ -146,10 +147,11 @@ def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, .
     """Shape of the elements that index arrays take."""
     _check_indices(indices, len(shape))
     given = [tuple(a.shape) for a in indices if a is not None]
+    places = given[0] if len(given) == 1 else broadcast(*given)
     kept = [n for n, a in zip(shape, indices, strict=False) if a is None]
     at = layout(indices)[1]
     rest = shape[len(indices) :]
-    return (*kept[:at], *broadcast(*given), *kept[at:], *rest)
+    return (*kept[:at], *places, *kept[at:], *rest)
 
 
 def check_bounds(x: Any, indices: Sequence[Any]) -> None:
@@ -231,10 +233,13 @@ def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> A
     is_usual = _are_usual(indices, len(shape))
     if not is_usual or g.shape != (*indices[0].shape, *shape[len(indices) :]):
         _check_scattered(g, shape, indices)
+    return _added_at(g, shape, indices)
+
+
+def _added_at(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
+    """Zeros with `g`, which has the shape of the places, added there."""
     zeros = np.zeros(tuple(shape), g.dtype)
-    key: Any = tuple(indices)
-    if not is_usual:
-        key = tuple([slice(None) if a is None else a for a in indices])
+    key = tuple([slice(None) if a is None else a for a in indices])
     if g.size:  # indices into no elements may be out of bounds
         np.add.at(zeros, key, g)
     return zeros
@@ -271,7 +276,7 @@ def _read_at(g: Any, indices: Any) -> Any:
 
 def _scattered(g: Any, shape: Any, indices: Any) -> Any:
     if type(g) is np.ndarray and _are_plain(indices):
-        return _scatter_in_place(g, shape, indices)
+        return _added_at(g, shape, indices)
     return scatter_add.run(g, [*shape], indices)
 
 

@@ -23,7 +23,6 @@ from customop.numpy.arguments import (
     kept,
     listed_axes,
     shape_of,
-    spread,
 )
 from customop.numpy.matrices import largest
 from customop.numpy.reduce import reduction_of
@@ -51,8 +50,7 @@ def _norm_pull(g: Any, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
             share = kept(g, x.shape, axis, keepdims) / size
             return share * (x.conj() if x.dtype.kind == "c" else x)
     share = g / np.where(np.equal(out, 0), np.inf, out)
-    if axis is not None:
-        share = spread(share, x.shape, axis, keepdims)
+    share = kept(share, x.shape, axis, keepdims)
     return share * (np.conjugate(x) if is_complex(x) else x)
 
 
@@ -102,12 +100,8 @@ def _power_pull(
     g: Any, x: Any, axis: Any, keepdims: bool, order: float, out: Any
 ) -> Any:
     """Sign of each element times its share to the power order - 1; 0 at the norm 0."""
-    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
-        size = kept(out, x.shape, axis, keepdims)
-        return kept(g, x.shape, axis, keepdims) * _power_slope(x, size, order)
-    return spread(g, x.shape, axis, keepdims) * _power_slope(
-        x, spread(out, x.shape, axis, keepdims), order
-    )
+    size = kept(out, x.shape, axis, keepdims)
+    return kept(g, x.shape, axis, keepdims) * _power_slope(x, size, order)
 
 
 def _power_slope(x: Any, y: Any, order: float) -> Any:
@@ -129,7 +123,7 @@ def _(primals: Any, tangents: Any) -> Any:
     x, axis, keepdims, order = primals
     y = power_norm(x, axis, keepdims, order)
     part = fit(
-        tangents[0] * _power_slope(x, spread(y, x.shape, axis, keepdims), order), y
+        tangents[0] * _power_slope(x, kept(y, x.shape, axis, keepdims), order), y
     )
     return y, np.sum(part, axis=as_axis(axis), keepdims=keepdims)
 

@@ -94,8 +94,11 @@ def check_placed(
         )
 
 
+_OF_NUMPY = (np.ndarray, np.generic)
+
+
 def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
-    if type(g) is np.ndarray:  # half the time of np.zeros_like
+    if isinstance(g, _OF_NUMPY):  # half the time of np.zeros_like
         zeros = np.zeros(shape, g.dtype)
     else:
         zeros = np.zeros_like(g, shape=tuple(shape), order="C")
@@ -135,5 +138,12 @@ slice_.register(
     lambda strides, x, key: len(key) < x.ndim or not all(len(e) == 1 for e in key),
 )
 
-register_linear(slice_, lambda g, shape, key: _unslice.run(g, [*shape], key))
+
+def _placed(g: Any, shape: Any, key: Any) -> Any:
+    if isinstance(g, _OF_NUMPY) and type(shape) is tuple:  # without symbolic sizes
+        return _place(g, shape, key)  # half the time of the operator
+    return _unslice.run(g, [*shape], key)
+
+
+register_linear(slice_, _placed)
 register_linear(_unslice, lambda g, own, shape, key: slice_.run(g, key))

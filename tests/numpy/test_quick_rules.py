@@ -57,8 +57,16 @@ LINEAR: dict[str, Callable[[Any], Any]] = {
     "diff": lambda x: np.diff(x, 2, axis=-1),
     "gradient": lambda x: np.gradient(x, 0.5, axis=1),
     "outer": lambda x: np.outer(x, np.arange(3.0)),
+    "dots": lambda x: x[..., None, 1],
+    "dots_first": lambda x: x[None, ..., ::-1],
+    "places_of_columns": lambda x: x[:, np.array([[1, 0], [1, 1]])],
+    "einsum_of_rows": lambda x: np.einsum("ij->i", x),
+    "einsum_of_all": lambda x: np.einsum("ij->", x),
+    "einsum_product": lambda x: np.einsum("ij,k->ikj", x, np.arange(3.0)),
+    "einsum_by_number": lambda x: np.einsum("ij,->ij", x, np.array(2.5)),
     "full": lambda x: np.tensordot(x, np.arange(12.0).reshape(4, 3), ([1, 0], [0, 1])),
 }
+VIEWS = ("flip", "diagonal", "dots", "dots_first")
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -69,7 +77,7 @@ def test_linear_functions(name: str) -> None:
         if name in ("gradient", "full", "diff") and x.shape != M.shape:
             continue
         found, expected = through_tracer(fn, x), np.asarray(fn(x))
-        if name in ("flip", "diagonal"):  # views, of which a result is a copy
+        if name in VIEWS:  # of which a result is a copy
             np.testing.assert_array_equal(found, expected)
         else:
             same_layout(found, expected)
