@@ -234,7 +234,17 @@ def _(a: Any) -> FakeArray:
 det.register_vmap(batch_matrices("det", det))
 
 
-det.register_autograd(partials({"a": lambda g, a: _wide(g) * cofactors(a)}))
+def _det_pull(g: Any, a: Any, out: Any) -> Any:
+    is_plain = type(a) is np.ndarray and isinstance(g, _OF_NUMPY)
+    if is_plain and a.dtype.char in "dD" and a.shape[-1] > 2:
+        inverse = _regular(a)
+        if inverse is not None:  # as below, without the determinant once more
+            return _wide(g) * (_wide(out) * transposed(inverse).copy())
+    return _wide(g) * cofactors(a)
+
+
+_OF_NUMPY = (np.ndarray, np.generic)
+det.register_autograd(partials({"a": _det_pull}))
 
 
 @det.register_jvp

@@ -239,7 +239,7 @@ def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> A
 def _added_at(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
     """Zeros with `g`, which has the shape of the places, added there."""
     zeros = np.zeros(tuple(shape), g.dtype)
-    key = tuple([slice(None) if a is None else a for a in indices])
+    key: Any = tuple([slice(None) if a is None else a for a in indices])
     if g.size:  # indices into no elements may be out of bounds
         np.add.at(zeros, key, g)
     return zeros

@@ -183,7 +183,7 @@ def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
         a = np.copy(a) if copy else a
     lengths = list_of_ints(shape)
     if order == "F":
-        return _reshape(a.T, lengths[::-1]).T
+        return _turned(_reshape.run(_turned(a), lengths[::-1]))
     return _reshape.run(a, lengths)
 
 
@@ -233,7 +233,7 @@ def _(a: Any, order: Any = "C") -> Any:
     if order != "C":
         order = as_order("np.ravel", order, "C", "F")
     array = as_array(a)
-    return _ravel(array.T if order == "F" else array)
+    return _ravel.run(_turned(array) if order == "F" else array)
 
 
 def _at_least(rank: int, where: Callable[[int], tuple[int, ...]]) -> Callable[..., Any]:
@@ -301,11 +301,16 @@ def _(new: Any, x: Any, axes: Any) -> Any:
 register_linear(_transpose, lambda g, shape, axes: _transpose.run(g, _inverse(axes)))
 
 
+def _turned(a: Any) -> Any:
+    """The array with its axes reversed."""
+    return _transpose.run(a, [*range(len(a.shape) - 1, -1, -1)])
+
+
 @register_numpy_function(np.transpose)
 def _(a: Any, axes: Any = None) -> Any:
     rank = len(a.shape)
     if axes is None:
-        return _transpose.run(a, [*range(rank - 1, -1, -1)])
+        return _turned(a)
     order = [normalize_axis_index(axis, rank) for axis in list_of_ints(axes)]
     if len({*order}) != len(order) or len(order) != rank:
         normalize_axis_tuple(axes, rank)  # raises for an axis that is named twice

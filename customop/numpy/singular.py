@@ -149,6 +149,11 @@ svdvals.register_vmap(batch_matrices("svdvals", svdvals))
 
 def _svdvals_pull(g: Any, a: Any) -> Any:
     u, _, vh = np.linalg.svd(a, full_matrices=False)
+    return _by_values(g, u, vh)
+
+
+def _by_values(g: Any, u: Any, vh: Any) -> Any:
+    """The gradient of the matrices from that of their singular values."""
     row = g[..., None, :] if type(g) is np.ndarray else np.expand_dims(g, -2)
     return np.matmul(conj(u) * row, conj(vh))
 
@@ -195,20 +200,21 @@ def _note_svd(ctx: Any, inputs: Any, output: Any) -> None:
 def _svd_backward(ctx: Any, by_u: Any, by_s: Any, by_vh: Any) -> Any:
     u, s, vh = ctx.saved_arrays
     count = s.shape[-1]
+    if by_u is None and by_vh is None:
+        return fit(_by_values(by_s, u[..., :count], vh[..., :count, :]), ctx.like), None
     v = adjoint(vh)
     main_u, main_v = u[..., :count], v[..., :count]
     core = 0.0 if by_s is None else _on_diagonal(by_s, s)
     sides = []
-    if by_u is not None or by_vh is not None:
-        by_u = None if by_u is None else _main_part(u, conj(by_u), count)
-        by_v = None if by_vh is None else _main_part(v, transposed(by_vh), count)
-        core = core + _core(main_u, s, main_v, by_u, by_v)
-        if by_u is not None and not same_size(u.shape[-2], count):
-            outer = _outside(main_u, by_u, s)
-            sides.append(np.matmul(outer, adjoint(main_v)))
-        if by_v is not None and not same_size(v.shape[-2], count):
-            outer = _outside(main_v, by_v, s)
-            sides.append(np.matmul(main_u, adjoint(outer)))
+    by_u = None if by_u is None else _main_part(u, conj(by_u), count)
+    by_v = None if by_vh is None else _main_part(v, transposed(by_vh), count)
+    core = core + _core(main_u, s, main_v, by_u, by_v)
+    if by_u is not None and not same_size(u.shape[-2], count):
+        outer = _outside(main_u, by_u, s)
+        sides.append(np.matmul(outer, adjoint(main_v)))
+    if by_v is not None and not same_size(v.shape[-2], count):
+        outer = _outside(main_v, by_v, s)
+        sides.append(np.matmul(main_u, adjoint(outer)))
     found = np.matmul(np.matmul(main_u, core), adjoint(main_v))
     for side in sides:
         found = found + side

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,8 @@ def _quick_sinc(x: Any, order: int) -> Any:
     z = np.asarray(math.pi * x)
     is_near = _is_near(z, order)
     found = np.asarray(_ratio(np.where(is_near, 1.0, z), order))
-    found[is_near] = _series(z[is_near], order)
+    if np.count_nonzero(is_near):
+        found[is_near] = _series(z[is_near], order)
     return math.pi**order * found
 
 
@@ -99,6 +101,15 @@ def _ratio(z: Any, order: int) -> Any:
 
 def _series(z: Any, order: int) -> Any:
     """A derivative of the sum of (-1) ** k z ** (2 k) / (2 k + 1)!."""
+    square, (total, *factors) = z * z, _factors(order)
+    for factor in factors:
+        total = total * square + factor
+    return total * z if order % 2 else total
+
+
+@lru_cache(maxsize=64)
+def _factors(order: int) -> tuple[float, ...]:
+    """The factors of the even or odd powers, from the highest one."""
     first = (order + 1) // 2
     power = 2 * first - order
     # Within order / 2 the terms fall below the precision in so many steps; within 1, of
@@ -109,10 +120,7 @@ def _series(z: Any, order: int) -> Any:
         at = power + 2 * (k - first)
         factors.append(scale / (2 * k + 1))
         scale /= -(at + 1) * (at + 2)
-    square, total = z * z, factors.pop()
-    while factors:
-        total = total * square + factors.pop()
-    return total * z if power else total
+    return tuple(reversed(factors))
 
 
 sinc: Operator[..., Any] = _of_order("sinc", _sinc, np.sinc)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
+from customop.core.dispatch import SCALARS
 from customop.core.generated import generate
 from customop.core.partials import RESULT, Pushforward, fitted
 from customop.core.table import RuleTable
@@ -19,6 +22,10 @@ from customop.transforms.plan_lines import (
 )
 
 __all__ = ["jvp_plan"]
+
+
+# Classes of results that are no views of traced arrays, if they have no derivatives.
+_PLAIN = frozenset((np.ndarray, *SCALARS))
 
 
 def jvp_plan(
@@ -49,6 +56,7 @@ def jvp_plan(
         "inexact": inexact,
         "new": object.__new__,
         "op": op,
+        "plain": _PLAIN,
         "ref": ref,
         "rule": rule,
         **run_names(op),
@@ -70,6 +78,9 @@ def jvp_plan(
         f"    if {still}:",
         f"        return finish(op, rule, self, args, (run({inputs}), None))",
         *body,
+        # A result without derivatives: 2 us less than by the errors of None.
+        "    if total is None and type(out) in plain and not inexact[out.dtype]:",
+        "        if inexact[out.dtype] is False: return out",
         "    try:",
         "        dtype = out.dtype",
         "        fits = (",

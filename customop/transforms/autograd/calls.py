@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_nested, map_outline, map_paths
+from customop.core.dispatch import SCALARS
 from customop.core.observe import observed, observers
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import (
@@ -98,6 +101,8 @@ class TrackedCall:
             node.node_shape, node.node_dtype = out.shape, out.dtype
             return GradTracer(self.interpreter, out, node)
         parts = list(out) if schema.is_tuple else [out]
+        if schema.is_tuple and _PLAIN.issuperset(map(type, parts)):
+            return self._tracked(node, parts, blocked)
         node.node_metas = found = [metas_of(part, blocked) for part in parts]
         metas = enumerate(flat_metas(found))
 
@@ -109,6 +114,20 @@ class TrackedCall:
 
         tracked = [map_nested(part, wrap) for part in parts]
         return tuple(tracked) if schema.is_tuple else tracked[0]
+
+    def _tracked(
+        self, node: GradNode, parts: list[Any], blocked: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """As `track`, for several plain arrays: a third of the time."""
+        node.node_metas = metas = [metas_of(part, blocked) for part in parts]
+        for at, meta in enumerate(metas):
+            if meta is not None:
+                origin = Output(node, at, meta)
+                parts[at] = GradTracer(self.interpreter, parts[at], origin)
+        return tuple(parts)
+
+
+_PLAIN = frozenset((np.ndarray, *SCALARS))
 
 
 def emptied(value: Any) -> Any:

@@ -245,8 +245,13 @@ def metas_of(part: Any, blocked: Sequence[Any]) -> Any:
     return (tuple(part.shape), part.dtype, device_of(part))
 
 
+_FLAT = frozenset((tuple, type(None)))
+
+
 def flat_metas(outputs: Any) -> list[Any]:
     """Metas of all outputs, one for each place that an edge can name."""
+    if type(outputs) is list and _FLAT.issuperset(map(type, outputs)):  # as usual
+        return outputs
     if type(outputs) is list or type(outputs) in nests:
         return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
     return [outputs]
