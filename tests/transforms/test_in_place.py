@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.numpy.arguments import SINCE_2_5
 
 X = np.array([0.5, -1.25, 2.0])
 
@@ -154,19 +155,25 @@ def test_an_update_of_a_view_writes_once() -> None:
     np.testing.assert_array_equal(graph(X), update(X))
 
 
-def test_add_at_of_numpy_writes_arrays_that_are_read_only() -> None:
-    """The guide says so: no code of ours runs in such a call. Later NumPy may raise."""
-    fixed = np.zeros(3)
+def test_add_at_writes_read_only_arrays_where_numpy_does() -> None:
+    """NumPy 2.4 does, as the guide says: no code of ours runs in such a call."""
+    fixed, plain = np.zeros(3), np.zeros(3)
+    plain.flags.writeable = False
 
     def loss(x: Any, count: Any) -> Any:
         assert not count.flags.writeable
         np.add.at(count, [0], 1.0)
         return np.sum(x * count)
 
-    slope = co.grad(loss)(np.ones(3), fixed)
-    np.testing.assert_array_equal(slope, [1.0, 0.0, 0.0])
-    np.testing.assert_array_equal(fixed, [1.0, 0.0, 0.0])
-    plain = np.zeros(3)
-    plain.flags.writeable = False
+    if SINCE_2_5:
+        with pytest.raises(ValueError, match="is read-only"):
+            np.add.at(plain, [0], 1.0)
+        with pytest.raises(ValueError, match="is read-only") as raised:
+            co.grad(loss)(np.ones(3), fixed)
+        assert "count = count.copy()" in raised.value.__notes__[-1]
+        np.testing.assert_array_equal(fixed, np.zeros(3))
+        return
     np.add.at(plain, [0], 1.0)
-    np.testing.assert_array_equal(plain, fixed)
+    slope = co.grad(loss)(np.ones(3), fixed)
+    for written in (plain, slope, fixed):
+        np.testing.assert_array_equal(written, [1.0, 0.0, 0.0])
