@@ -23,7 +23,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL
 from customop.graph.passes.common import frozen_key
 from customop.graph.unpack import packer
-from customop.transforms.trace.generators import is_generator
+from customop.transforms.generators import is_generator
 from customop.transforms.trace.paths import paths_of
 
 __all__ = [

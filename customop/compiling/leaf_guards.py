@@ -13,7 +13,7 @@ import numpy as np
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_of, is_array
 from customop.graph.passes.common import frozen_key
-from customop.transforms.trace.generators import is_generator
+from customop.transforms.generators import is_generator
 
 __all__ = ["Bind", "family_of", "kind_of_leaf", "leaf_tests", "number_test"]
 

@@ -44,7 +44,7 @@ from customop.compiling.watched import (
     items_of,
 )
 from customop.core.table import RuleTable
-from customop.transforms.trace.generators import is_generator
+from customop.transforms.generators import is_generator
 
 __all__ = ["Surroundings", "WatchedName"]
 

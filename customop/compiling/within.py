@@ -25,7 +25,7 @@ from customop.graph.module import GraphModule
 from customop.graph.new_constants import copy_new_constants
 from customop.graph.node import CALL, PLACEHOLDER, Node, nodes_in
 from customop.library.ops import ops
-from customop.transforms.trace.generators import with_generators
+from customop.transforms.drawing import with_generators
 from customop.transforms.trace.interpreter import Trace
 
 __all__ = ["PLAIN", "Pattern", "Result", "Within"]

@@ -23,11 +23,9 @@ from customop.library.ops import ops
 from customop.shapes.active_context import captured_sizes
 from customop.shapes.expressions import symbol
 from customop.transforms.autocast import autocast
-from customop.transforms.trace.generators import (
-    is_generator,
-    traced_generator,
-    with_generators,
-)
+from customop.transforms.drawing import with_generators
+from customop.transforms.generators import is_generator
+from customop.transforms.trace.generators import traced_generator
 from customop.transforms.trace.interpreter import Trace, fake_of
 from customop.transforms.trace.tracer import GraphTracer
 

@@ -19,7 +19,9 @@ from customop.transforms.runs import Subject, is_watched, report
 
 __all__ = [
     "DrawWatch",
+    "is_generator",
     "name_of",
+    "plain_generator",
     "restored",
     "set_states",
     "sources",
@@ -161,6 +163,17 @@ def _plain(state: Any) -> Any:
 def sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
     """Generators among the arguments and within reach of a function."""
     return within_reach((fn, *args), _is_source)
+
+
+def is_generator(value: Any) -> bool:
+    """Whether a value is a generator of NumPy."""
+    module: Any = sys.modules.get("numpy.random")  # imported by whoever has one
+    return module is not None and isinstance(value, module.Generator)
+
+
+def plain_generator(value: Any) -> Any:
+    """The generator that one for the rows of a vmap stands for; others as they are."""
+    return getattr(value, "plain", value)
 
 
 def _is_source(item: Any) -> bool:

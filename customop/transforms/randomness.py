@@ -17,6 +17,7 @@ from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import VmapError
+from customop.transforms.generators import plain_generator
 
 if TYPE_CHECKING:
     from customop.transforms.batch import BatchInterpreter
@@ -78,11 +79,27 @@ class RandomnessMode(Mode):
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run a random operator as `randomness` says."""
-        if self.watch is None or not op.sees_seed:
+        args = [plain_generator(value) for value in args]
+        if not op.sees_seed:
             return self._run(op, args)
+        return self._unwatched(lambda: self._run(op, args))
+
+    def draw_rows(self, draw: Callable[[], Any]) -> Any:
+        """What a function draws for all rows along axis 0, seen only outside of them."""
+        token = current_mode.set(self.outer)
+        try:
+            found = self._unwatched(draw)
+        finally:
+            current_mode.reset(token)
+        return self.batch.wrap(found, 0)
+
+    def _unwatched(self, draw: Callable[[], Any]) -> Any:
+        """Draw so that the watch takes it for right."""
+        if self.watch is None:
+            return draw()
         self.watch.look()
         try:
-            return self._run(op, args)
+            return draw()
         finally:
             self.watch.restart()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,15 +19,17 @@ from customop.core.boxes import frozen
 from customop.core.given import explain_read_only, given_by_name
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
+from customop.later import later
 from customop.transforms.batch import BatchInterpreter, BatchTracer
 from customop.transforms.carrier import NeedsCarrier, carried, check_carried
-from customop.transforms.draws import watched_between
 from customop.transforms.generators import restored, sources, states_of, watched
 from customop.transforms.randomness import Draws, RandomnessMode
 from customop.transforms.reading import read_only
 from customop.transforms.runs import subject_of
 
 __all__ = ["vmap"]
+
+row_draws: ModuleType = later(import_module, "customop.transforms.draws")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,11 +60,13 @@ def vmap(
         Where the axis of the batch goes in the results. None for a result that is the
         same for all rows: it is returned once.
     randomness : str
-        How random operators behave: ``"error"``, ``"same"`` for all rows, or
-        ``"different"`` for each. NumPy's own generators draw once for all rows. Without
-        ``"same"`` that is an error where the first run of `fn` draws from ``np.random``
-        or a generator in its arguments, defaults, closure or globals, or those of
-        functions that it names; other draws are not seen.
+        How random numbers behave: ``"error"``, ``"same"`` for all rows, or
+        ``"different"`` for each. With ``"different"`` a ``np.random.Generator`` that `fn`
+        holds, as an argument with None in `in_dims`, as a default or in its closure, draws
+        for each row: one draw for all rows, then the next one. Other draws of NumPy and
+        Python are one for all rows. Without ``"same"`` they are an error where the first
+        run of `fn` draws from ``np.random`` or a generator in its arguments, defaults,
+        closure or globals, or those of functions that it names; other draws are not seen.
     chunk_size : int, optional
         Rows to run at a time, to save memory; all by default.
 
@@ -86,17 +92,17 @@ def vmap(
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
-    is_same = randomness == "same"
+    is_same, is_different = randomness == "same", randomness == "different"
     subject = None if is_same else subject_of(fn, f"draws, {randomness}")
-    watch = watched if randomness == "error" else watched_between
+    watch = row_draws.watched_between if is_different else watched
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
     is_short = is_short and chunk_size is None
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
-        run: Any = fn
+        run: Any = row_draws.drawing_rows(fn) if is_different else fn
         if subject is not None and not subject.is_bare:
-            run = watch(fn, subject, name)
+            run = watch(run, subject, name)
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]

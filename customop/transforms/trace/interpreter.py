@@ -29,8 +29,9 @@ from customop.schema.tags import Tag
 from customop.shapes.active_context import set_active
 from customop.shapes.size_context import SizeContext
 from customop.transforms.fake_mode import FakeMode
+from customop.transforms.generators import is_generator, plain_generator
 from customop.transforms.trace.error_settings import ErrorSettings
-from customop.transforms.trace.generators import is_generator, traced_generator
+from customop.transforms.trace.generators import traced_generator
 from customop.transforms.trace.opened import Chosen
 from customop.transforms.trace.operators import lay_out
 from customop.transforms.trace.places import place_here
@@ -129,7 +130,7 @@ class Trace(Mode):
 
     def generator_of(self, value: Any) -> Any:
         """A generator from outside as one whose draws are calls in the graph."""
-        node, below = self.constant_of(value)
+        node, below = self.constant_of(plain_generator(value))
         return traced_generator(self, node, below)
 
     def below_constant(self, value: Any) -> Any:
@@ -150,8 +151,9 @@ class Trace(Mode):
                 return self.node_and_value(frozen(value.below))
             return self.constant_of(value)
         if is_generator(value):
+            made: Any = value  # of `traced_generator`, or plain
             own = getattr(value, "trace", None) is self
-            return (value.node, value.copy) if own else self.constant_of(value)
+            return (made.node, made.source) if own else self.constant_of(value)
         return value, value
 
     def nested(self, value: Any) -> tuple[Any, Any]:

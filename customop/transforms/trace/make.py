@@ -27,13 +27,13 @@ from customop.graph.module import GraphModule
 from customop.graph.new_constants import copy_new_constants
 from customop.graph.node import Node
 from customop.progress import node_channel
+from customop.transforms.drawing import with_generators
+from customop.transforms.generators import is_generator, plain_generator
 from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import (
     check_undrawn,
-    is_generator,
     traced_generator,
     watch_of,
-    with_generators,
 )
 from customop.transforms.trace.interpreter import Trace, copied, fake_of
 from customop.transforms.trace.opened import Operators, Table, as_chosen, as_table
@@ -318,7 +318,7 @@ class _Capture:
         if is_generator(leaf):
             node = trace.graph.placeholder(source, GENERATOR)
             node.meta.update(place=self.place, source=source)
-            return traced_generator(trace, node, deepcopy(leaf))
+            return traced_generator(trace, node, deepcopy(plain_generator(leaf)))
         if number in self.numbers:
             leaf = trace.sizes.input_number(leaf, source, number)
         is_input = is_array(leaf)

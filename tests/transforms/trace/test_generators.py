@@ -51,6 +51,25 @@ def make() -> Any:
     return draws
 
 
+@pytest.mark.parametrize("size", [(), 3, (2, 3)])
+@pytest.mark.parametrize("method", ["random", "standard_normal", "standard_gamma"])
+def test_tracing_knows_the_dtype_of_a_draw(method: str, size: Any) -> None:
+    """Also that of floats of four bytes, whose draws without a size are Python's."""
+    given = (2.0,) if method == "standard_gamma" else ()
+    seen = []
+
+    def draws(rng: Any) -> Any:
+        drawn = getattr(rng, method)(*given, size=size, dtype=np.float32)
+        seen.append(drawn.dtype)
+        return drawn
+
+    graph = co.make_fx(draws)(np.random.default_rng(1))
+    assert seen == [np.float32]
+    found, expected = graph(np.random.default_rng(2)), draws(np.random.default_rng(2))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
 def test_a_graph_draws_anew_in_order(mode: Any) -> None:
     """Two runs draw what two runs of the function draw from equal generators."""
@@ -96,7 +115,7 @@ legacy_rand = np.random.rand  # what is tried
             "draws from a PCG64, whose numbers",
         ),
         (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=..., which is"),
-        (lambda x, rng: rng.shuffle(x), "do: x = rng.permutation"),
+        (lambda x, rng: rng.shuffle(x), r"do: write x\[...\] = x\[rng.permutation"),
         (lambda x, rng: rng.normal(x), "do: write loc . scale . rng.normal"),
         (lambda x, rng: rng.choice(x, size=2), "do: write x.rng.choice"),
         (lambda x, rng: rng.permutation(np.ones(2)), "do: write x.rng.permutation"),

@@ -24,22 +24,9 @@ def noise(rng: np.random.Generator, n: int) -> np.ndarray:
 # ---- rows that should differ ----
 
 
-def test_a_draw_for_all_rows_is_an_error_where_rows_should_differ() -> None:
-    """NumPy draws once; the error says what to write."""
-    with pytest.raises(co.VmapError) as caught:
-        co.vmap(lambda x: x + RNG.normal(), randomness="different")(X)
-    assert str(caught.value) == (
-        "vmap of <lambda>: the function draws from a Generator, with"
-        " randomness='different'\n"
-        "  NumPy draws once, so all rows get the same numbers\n"
-        "  do: draw a batch outside and pass it, or draw in an operator that takes the"
-        " generator as an argument"
-    )
-
-
 @pytest.mark.parametrize("source", [np.random, np.random.RandomState(1)])
-def test_so_is_one_from_the_older_generators(source: Any) -> None:
-    """``np.random`` and RandomState."""
+def test_a_draw_from_the_older_generators_is_an_error(source: Any) -> None:
+    """``np.random`` and RandomState draw once for all rows."""
     with pytest.raises(co.VmapError, match="with randomness='different'"):
         co.vmap(lambda x: x + source.normal(), randomness="different")(X)
 
