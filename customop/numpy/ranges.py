@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 from customop import (
     FakeArray,
     Operator,
-    ShapeError,
     SymInt,
     partials,
     register_numpy_function,
@@ -18,11 +18,19 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of, value_of
 from customop.numpy.create import arange, array_like, eye, full
-from customop.numpy.fakes import device_of
+from customop.numpy.fakes import keep_order
 from customop.numpy.index import numbers
 from customop.numpy.layouts import in_order_of
-from customop.numpy.rules import batch_first, fit, numpy_operator
-from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of, whole
+from customop.numpy.rules import batch_first, fit, numpy_operator, padded_rows
+from customop.numpy.sizes import (
+    NUMBERS,
+    is_below,
+    larger,
+    plain,
+    same_shape,
+    size_of,
+    whole,
+)
 
 __all__: list[str] = []
 
@@ -60,29 +68,41 @@ def _steps(counts: Any, delta: Any, div: int) -> tuple[Any, Any]:
 _ENDS = (0, -1)
 
 
-def _lines(places: Any, start: Any, stop: Any, num: int, endpoint: bool) -> Any:
-    """Numbers from each start to each stop, along the last axis, as NumPy makes them.
+def _lines(
+    places: Any, start: Any, stop: Any, num: int, endpoint: bool, rank: int
+) -> Any:
+    """Numbers from each start to each stop, along the first axis, as NumPy makes them.
 
-    `places` are the integers from 0 on.
+    `places` are the integers from 0 on, along that axis. A call of NumPy has the ends in
+    the last `rank` axes.
     """
     dtype, div = _dtype_of(start, stop), num - endpoint
-    counts, delta = places.astype(dtype), stop - start
+    delta = stop - start
+    wide = np.reshape(places, (num, *(1,) * len(delta.shape)))
+    counts = wide.astype(dtype)
     if div > 0:
         step = delta / div
-        # A step that underflows is not used.
-        line = np.where(np.equal(step, 0), counts / div * delta, counts * step) + start
+        # If a step underflows, none is used.
+        has_zero = np.equal(step, 0)
+        if rank:
+            has_zero = np.any(has_zero, axis=tuple(range(-rank, 0)), keepdims=True)
+        line = np.where(has_zero, counts / div * delta, counts * step) + start
     else:
         line = counts * delta + start
     if endpoint and num > 1:
-        line = np.where(places == num - 1, stop, line)
+        line = np.where(np.equal(wide, num - 1), stop, line)
     return line.astype(dtype)
+
+
+def _rank_of(*ends: Any) -> int:
+    return max(len(shape_of(end)) for end in ends)
 
 
 _between: Operator[..., Any] = numpy_operator(
     "linspace",
     "(Array|Scalar start, Array|Scalar stop, int num, bool endpoint) -> Array",
     lambda start, stop, num, endpoint: _lines(
-        np.arange(num), start, stop, num, endpoint
+        np.arange(num), start, stop, num, endpoint, _rank_of(start, stop)
     ),
 )
 _between.register_kernel(
@@ -92,24 +112,23 @@ _between.register_kernel(
 
 @_between.register_fake
 def _(start: Any, stop: Any, num: int, endpoint: bool) -> FakeArray:
-    if any(map(shape_of, (start, stop))):
-        raise ShapeError(
-            "np::linspace takes two numbers", do="call np.linspace, which takes arrays"
-        )
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    like = start if hasattr(start, "dtype") else stop
-    return FakeArray((num,), _dtype_of(start, stop), device=device_of(like))
+    dtype = _dtype_of(start, stop)
+    delta = keep_order((stop, start), dtype)
+    lengths = (num, *(1,) * len(delta.shape))
+    return keep_order((FakeArray(lengths, dtype, device=delta.device), delta), dtype)
 
 
 @_between.register_vmap
 def _(info: Any, in_dims: Any, start: Any, stop: Any, num: int, endpoint: bool) -> Any:
+    pairs = list(zip((start, stop), in_dims[:2], strict=True))
+    rank = max(len(shape_of(x)) - (dim is not None) for x, dim in pairs)
     first, last = (
-        x if dim is None else batch_first(x, dim)[:, None]
-        for x, dim in zip((start, stop), in_dims[:2], strict=True)
+        x if dim is None else padded_rows(batch_first(x, dim), rank) for x, dim in pairs
     )
     places = numbers(0, num, last if in_dims[0] is None else first)
-    return _lines(places, first, last, num, endpoint), 0
+    return _lines(places, first, last, num, endpoint, rank), 1
 
 
 def _shares(g: Any, num: int, endpoint: bool) -> Any:
@@ -119,15 +138,24 @@ def _shares(g: Any, num: int, endpoint: bool) -> Any:
 
 
 def _weighted(g: Any, weights: Any) -> Any:
-    return np.dot(g, weights)
+    """The sum of the first axis, weighted."""
+    if type(g) is np.ndarray and g.ndim > 1:  # half the time of np.tensordot
+        rest = g.shape[1:]
+        return np.dot(weights, g.reshape(len(g), math.prod(rest))).reshape(rest)
+    return np.tensordot(weights, g, 1) if len(g.shape) > 1 else np.dot(g, weights)
+
+
+def _start_pull(g: Any, num: int, endpoint: bool) -> Any:
+    weights = 1.0 - _shares(g, num, endpoint)
+    if len(g.shape) > 1 and endpoint and num > 1:  # the last number is the stop
+        g, weights = g[:-1], weights[:-1]
+    return _weighted(g, weights)
 
 
 _between.register_autograd(
     partials(
         {
-            "start": lambda g, num, endpoint: _weighted(
-                g, 1.0 - _shares(g, num, endpoint)
-            ),
+            "start": _start_pull,
             "stop": lambda g, num, endpoint: _weighted(g, _shares(g, num, endpoint)),
         }
     )
@@ -139,7 +167,16 @@ def _(primals: Any, tangents: Any) -> Any:
     (_, _, num, endpoint), (first, last, *_) = primals, tangents
     ends = [0.0 if t is None else t for t in (first, last)]
     y = _between(*primals)
-    return y, fit(_between(*ends, num, endpoint), y)
+    moved = fit(_between(*ends, num, endpoint), y)
+    # One of the ends may be a number here.
+    alike = same_shape(moved.shape, y.shape)
+    return y, moved if alike else np.broadcast_to(_spread(moved, y), y.shape)
+
+
+def _spread(line: Any, like: Any) -> Any:
+    """Lines with axes of length one after the first, for those of others."""
+    count = len(like.shape) - len(line.shape)
+    return np.reshape(line, (line.shape[0], *(1,) * count, *line.shape[1:]))
 
 
 @register_numpy_function(np.linspace)
@@ -159,13 +196,10 @@ def _linspace(
     if is_below(num, 0):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     ends = _arrays(start, stop)
-    if (
-        type(num) is int
-        and not retstep
-        and not any(map(shape_of, ends))
-        and axis in _ENDS
-    ):
+    if type(num) is int and not retstep:
         line = _between.run(*ends, num, bool(endpoint))
+        if axis not in _ENDS or (axis and len(line.shape) > 1):
+            line = np.moveaxis(line, 0, axis)
         if dtype is not None and np.issubdtype(dtype, np.integer):
             line = np.floor(line)
         return cast(line, dtype)

@@ -64,6 +64,8 @@ LINEAR: dict[str, Callable[[Any], Any]] = {
     "einsum_of_all": lambda x: np.einsum("ij->", x),
     "einsum_product": lambda x: np.einsum("ij,k->ikj", x, np.arange(3.0)),
     "einsum_by_number": lambda x: np.einsum("ij,->ij", x, np.array(2.5)),
+    "linspace": lambda x: np.linspace(x[:1], x * 2.0, 5),
+    "linspace_open": lambda x: np.linspace(0.0, x, 4, endpoint=False, axis=-1),
     "full": lambda x: np.tensordot(x, np.arange(12.0).reshape(4, 3), ([1, 0], [0, 1])),
 }
 VIEWS = ("flip", "diagonal", "dots", "dots_first")
