@@ -84,10 +84,10 @@ def any_foreign(classes: Iterable[type], protocol: str) -> bool:
     Source: NEP 13 and NEP 18: an implementation that does not know all the classes
     returns NotImplemented.
     """
-    return any(
-        not at_home[cls] and (_decides(cls, protocol) or _is_refused(cls))
-        for cls in classes
-    )
+    for cls in classes:  # any() takes 0.3 us more
+        if not at_home[cls] and (_decides(cls, protocol) or _is_refused(cls)):
+            return True
+    return False
 
 
 # ---- subclasses of NumPy's arrays with arithmetic of their own ----

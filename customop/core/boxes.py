@@ -283,7 +283,7 @@ def is_scalar(box: Any) -> bool:
     if tuple(box.shape) != () or not is_traced(box):
         return is_fake(box) and not box.shape
     place = box.box_place
-    if type(place) is Pinned or _is_view(box):
+    if place is not None and (type(place) is Pinned or _is_view(box)):
         return False
     if type(place) is tuple and is_scalar(place[1][place[0].view_slot]):
         return True  # as what NumPy's methods of scalars return
@@ -400,7 +400,8 @@ def sealed(value: Any) -> Any:
 def pin(box: Tracer) -> None:
     """Note that NumPy's value would be an array, although it has no axes."""
     if box.box_place is None:
-        box.box_place = _pin_of(box)
+        # Without axes there are no strides.
+        box.box_place = _pin_of(box) if box.shape else Pinned(())
 
 
 def fill(box: Any, new: Any) -> None:

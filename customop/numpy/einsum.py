@@ -90,7 +90,7 @@ def _spare_letters(text: str) -> str:
 
 
 def _ranks(operands: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(len(x.shape) for x in operands)
+    return tuple([len(x.shape) for x in operands])
 
 
 def _joined(terms: Sequence[str], result: str) -> str:
@@ -188,28 +188,36 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     term, x = ctx.terms[index], operands[index]
     text, reached, letters = _pulled(ctx.terms, ctx.result, index)
     arrays = [g, *operands[:index], *operands[index + 1 :]]
-    if len(arrays) == 2:
-        found = _of_two(text, arrays, ctx.optimize)
+    if len(arrays) > 1:
+        found = _of_several(text, arrays, ctx.optimize)
     elif text == f"{ctx.result}->{ctx.result}":
         (found,) = arrays
     else:
         found = einsum.run(text, arrays, ctx.optimize)
-    if reached == term and same_shape(found.shape, x.shape):
+    if reached == term and (
+        (found.shape == x.shape) is True or same_shape(found.shape, x.shape)
+    ):
         return found
     return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
 
 
-def _of_two(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
-    """The einsum of two arrays, by a function that does it faster."""
-    gaps = _product_gaps(text)
-    if gaps is None:
-        return _by_matmul(text, arrays, optimize)
-    first, second = arrays
-    return np.multiply(_with_gaps(first, gaps[0]), _with_gaps(second, gaps[1]))
+def _of_several(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
+    """The einsum of several arrays, by functions that do it faster, if there are any."""
+    keys = _product_keys(text)
+    if keys is None:
+        if len(arrays) == 2:
+            return _by_matmul(text, arrays, optimize)
+        return einsum.run(text, arrays, optimize)
+    found = _placed(arrays[0], *keys[0])
+    for x, key in zip(arrays[1:], keys[1:], strict=True):
+        found = np.multiply(found, _placed(x, *key))
+    return found
 
 
-def _with_gaps(x: Any, key: Any) -> Any:
-    """An array with new axes where a key has None."""
+def _placed(x: Any, axes: Any, key: Any) -> Any:
+    """An array with its axes in an order, and new ones where a key has None."""
+    if axes is not None:
+        x = np.transpose(x, axes)
     if key is None:
         return x
     if type(x) is np.ndarray:
@@ -218,21 +226,23 @@ def _with_gaps(x: Any, key: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _product_gaps(text: str) -> tuple[Any, Any] | None:
-    """How two operands become arrays to multiply, if nothing else is done; or None.
+def _product_keys(text: str) -> list[Any] | None:
+    """How the operands become arrays to multiply, if nothing else is done; or None.
 
-    Then no letter is summed, repeated or turned. A key adds the axes of the result that an
-    operand lacks; None where NumPy broadcasts it as it is.
+    Then no letter is summed or repeated. For each operand the order of its axes, and a key
+    that adds those of the result which it lacks; None where it stays as it is.
     """
     given, _, result = text.partition("->")
     found = []
     for term in given.split(","):
-        if "".join([c for c in result if c in term]) != term:
+        turned = "".join([c for c in result if c in term])
+        if len(turned) != len(term) or {*turned} != {*term}:
             return None
+        axes = None if turned == term else tuple([term.index(c) for c in turned])
         own = result[len(result) - len(result.lstrip("".join({*result} - {*term}))) :]
         key = tuple([slice(None) if c in term else None for c in own])
-        found.append(key if None in key else None)
-    return found[0], found[1]
+        found.append((axes, key if None in key else None))
+    return found
 
 
 def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
@@ -382,6 +392,8 @@ def _term(axes: Sequence[Any]) -> str:
 
 def _is_rearranged(text: str, arrays: Sequence[Any]) -> bool:
     """Whether nothing is computed: NumPy 2.4 gives a view, and ignores a dtype."""
+    if len(arrays) > 1:
+        return False
     terms, result = _terms(text, _ranks(arrays))
     return len(terms) == 1 and set(terms[0]) == set(result)
 
@@ -424,6 +436,10 @@ def _(
     casting: Any = "safe",
     order: Any = "K",
 ) -> Any:
+    is_usual = optimize is False and dtype is None and order == "K"
+    if is_usual and len(operands) > 2 and type(operands[0]) is str:
+        arrays = [x if hasattr(x, "shape") else as_array(x) for x in operands[1:]]
+        return einsum.run(operands[0], arrays, False)
     if order != "K":
         order = as_order("np.einsum", order, "K", "C", "F")
     text, arrays = _as_text(operands)

@@ -162,7 +162,7 @@ def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
     """Make the plan of an operator, which is kept until its table changes."""
     plans = op.plans  # a changed table has new plans: a plan of the old one is dropped
     rule = op.find_rule(JVP)
-    if op.is_plain and rule is not None:
+    if (op.is_plain or op.list_slot >= 0) and rule is not None:
         plan = jvp_plan(op, rule, JvpTracer, _finish)
     else:
         plan = general_plan(op)

@@ -31,7 +31,7 @@ _PLAIN = frozenset((np.ndarray, *SCALARS))
 def jvp_plan(
     op: RuleTable, rule: Any, cls: type, finish: Callable[..., Any]
 ) -> Callable[[Any, Sequence[Any]], Any]:
-    """The plan of a plain operator.
+    """The plan of a plain operator, or of one whose only arrays are those of a list.
 
     Parameters
     ----------
@@ -46,9 +46,13 @@ def jvp_plan(
     """
     count = len(op.schema.parameters)
     slots = op.array_slots
-    moves = ", ".join(f"tangent{i}" if i in slots else "None" for i in range(count))
+    listed = op.list_slot
+    moving = (*slots, listed)
+    moves = ", ".join(f"tangent{i}" if i in moving else "None" for i in range(count))
     inputs = inputs_of(op)
     still = " and ".join(f"tangent{slot} is None" for slot in slots) or "True"
+    if listed >= 0:
+        still = "not moves"
     scope = {
         "Dual": cls,
         "finish": finish,
@@ -74,7 +78,7 @@ def jvp_plan(
     lines = [
         "def plan(self, args):",
         f"    {inputs}= args",
-        *taken(op, "Dual", "tangent"),
+        *(taken(op, "Dual", "tangent") if listed < 0 else _list_lines(listed)),
         f"    if {still}:",
         f"        return finish(op, rule, self, args, (run({inputs}), None))",
         *body,
@@ -97,6 +101,22 @@ def jvp_plan(
         f"{op.qualname} jvp", "\n".join(lines), "plan", scope
     )
     return plan
+
+
+def _list_lines(slot: int) -> list[str]:
+    """Lines that take the values and the tangents out of the tracers in a list."""
+    return [
+        f"    moves, values, tangent{slot} = False, [], []",
+        f"    for value in v{slot}:",
+        "        move = None",
+        "        if type(value) is Dual and value.interpreter is self:",
+        "            move = value.tangent",
+        "            value = value.below",
+        "            if move is not None: moves = True",
+        "        values.append(value)",
+        f"        tangent{slot}.append(move)",
+        f"    v{slot} = values",
+    ]
 
 
 def _by_formulas(op: RuleTable, rule: Pushforward) -> list[str]:

@@ -39,6 +39,7 @@ def general_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
 
 
 # Symbolic sizes are not among them.
+_ARRAYS = frozenset((np.ndarray,))
 _PLAIN_NUMBERS = frozenset((bool, int, float, complex))
 
 
@@ -107,6 +108,23 @@ def plain_test(op: RuleTable, *, scalars: bool = False) -> str:
     return " and ".join([*tests, "not modes"])
 
 
+def _list_test(op: RuleTable) -> str:
+    """As `plain_test`, for an operator whose only arrays are those of a list."""
+    schema = op.schema
+    does_more = (
+        *(schema.written, schema.has_shapes, schema.keyword_only, op.array_slots),
+        *(op.sees_seed, op.is_factory, op.needs_contiguous),
+    )
+    if any(does_more) or len(op.nested_slots) > 1:
+        return ""
+    tests = ["fast.array is ndarray", f"arrays.issuperset(map(type, v{op.list_slot}))"]
+    rest = [i for i in range(len(schema.parameters)) if i != op.list_slot]
+    if rest:
+        found = " or ".join([f"has_sizes(v{i})" for i in rest])
+        tests.append(f"not (made and ({found}))")
+    return " and ".join([*tests, f"v{op.list_slot}", "not modes"])
+
+
 def run_lines(op: RuleTable) -> list[str]:
     """Lines that compute `out` by the operator; of plain arrays, by its kernel.
 
@@ -114,6 +132,11 @@ def run_lines(op: RuleTable) -> list[str]:
     gives them, go to it as arrays without axes: 3 us less.
     """
     inputs, test = inputs_of(op), plain_test(op)
+    if op.list_slot >= 0 and (listed := _list_test(op)):
+        return [
+            f"    if {listed}: out = fast.kernel({inputs})",
+            f"    else: out = run({inputs})",
+        ]
     if not test:
         return [f"    out = run({inputs})"]
     slots = op.array_slots
@@ -131,6 +154,7 @@ def run_lines(op: RuleTable) -> list[str]:
 def run_names(op: RuleTable) -> dict[str, Any]:
     """The names in the lines of `plain_test` and `run_lines`."""
     return {
+        "arrays": _ARRAYS,
         "asarray": np.asarray,
         "fast": op.fast,
         "has_sizes": has_sizes,

@@ -226,6 +226,8 @@ def one_like(value: Any) -> Any:
         value = value.below  # the one depends on nothing
     if isinstance(value, np.generic):  # from a reduction; an operator takes 7 us
         return value.dtype.type(1)
+    if type(value) is np.ndarray:  # a tenth of the time
+        return np.ones_like(value)
     return call_numpy(np.ones_like, value)
 
 

@@ -301,17 +301,17 @@ def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
 def _check_untracked(node: GradNode, found: tuple[Any, ...]) -> None:
     """Raise for a gradient of an argument that is not an array."""
     op = node.node_op
-    slots = (*op.array_slots, *op.nested_slots)
     for i, grad in enumerate(found):
-        if grad is not None and i not in slots:
-            p = op.schema.parameters[i]
-            raise _wrong(
-                node,
-                f"returned {show(grad)} for '{p.name}' of type {p.type}, which has no"
-                " gradient",
-                f"return None for '{p.name}'",
-                p.name,
-            )
+        if grad is None or i in op.array_slots or i in op.nested_slots:
+            continue
+        p = op.schema.parameters[i]
+        raise _wrong(
+            node,
+            f"returned {show(grad)} for '{p.name}' of type {p.type}, which has no"
+            " gradient",
+            f"return None for '{p.name}'",
+            p.name,
+        )
 
 
 # ---- messages ----
