@@ -48,6 +48,7 @@ from customop.numpy.matrices import (
     over_gaps,
     real_dtype,
     require,
+    row,
     stack_of,
     steps_of,
     to_triangle,
@@ -68,7 +69,7 @@ _PHASES = (
 
 def _columns(v: Any, w: Any) -> Any:
     """The columns of matrices times numbers."""
-    return v * np.expand_dims(w, -2)
+    return v * row(w)
 
 
 def _steady_phases(name: str, inner: Any, g: Any, of: Any) -> Any:

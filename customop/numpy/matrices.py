@@ -7,6 +7,7 @@ real part of ``sum(g * t)``, without conjugation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,15 +38,18 @@ __all__ = [
     "is_more",
     "largest",
     "linalg_dtype",
+    "lower",
     "off_diagonal",
     "over_gaps",
     "real_dtype",
     "require",
+    "row",
     "stack_of",
     "steady",
     "steps_of",
     "to_triangle",
     "transposed",
+    "upper",
 ]
 
 # ---- shapes and dtypes ----
@@ -137,24 +141,50 @@ def column(x: Any) -> Any:
     return np.expand_dims(x, -1)
 
 
-def half(x: Any, upper: bool = False) -> Any:
+def row(x: Any) -> Any:
+    """Vectors as matrices of one row."""
+    return x[..., None, :] if type(x) is np.ndarray else np.expand_dims(x, -2)
+
+
+def lower(x: Any, k: int = 0) -> Any:
+    """As `numpy.tril`, in a third of its time for small arrays of NumPy."""
+    if type(x) is np.ndarray and x.shape[-1] * x.shape[-2] < _SMALL:
+        return np.where(_below(*x.shape[-2:], k), x, np.zeros(1, x.dtype))
+    return np.tril(x, k)
+
+
+def upper(x: Any, k: int = 0) -> Any:
+    """As `numpy.triu`, in a third of its time for small arrays of NumPy."""
+    if type(x) is np.ndarray and x.shape[-1] * x.shape[-2] < _SMALL:
+        return np.where(_below(*x.shape[-2:], k - 1), np.zeros(1, x.dtype), x)
+    return np.triu(x, k)
+
+
+_SMALL = 1024
+
+
+@lru_cache(maxsize=64)
+def _below(rows: int, columns: int, k: int) -> Any:
+    """True on and below a diagonal."""
+    return np.tri(rows, columns, k, dtype=bool)
+
+
+def half(x: Any, is_upper: bool = False) -> Any:
     """One triangle of matrices, with half of the diagonal."""
-    return _upper_half(x) if upper else (np.tril(x) + np.tril(x, -1)) * 0.5
+    if is_upper:
+        return (upper(x) + upper(x, 1)) * 0.5
+    return (lower(x) + lower(x, -1)) * 0.5
 
 
-def _upper_half(x: Any) -> Any:
-    return (np.triu(x) + np.triu(x, 1)) * 0.5
-
-
-def from_triangle(x: Any, upper: bool = False) -> Any:
+def from_triangle(x: Any, is_upper: bool = False) -> Any:
     """The Hermitian matrices that have the same triangle, the imaginary diagonal dropped."""
-    part = half(x, upper)
+    part = half(x, is_upper)
     return part + adjoint(part)
 
 
-def to_triangle(g: Any, upper: bool = False) -> Any:
+def to_triangle(g: Any, is_upper: bool = False) -> Any:
     """The transpose of `from_triangle`: gradients of what functions of a triangle read."""
-    return half(g + adjoint(g), upper)
+    return half(g + adjoint(g), is_upper)
 
 
 # ---- quotients by gaps ----
@@ -171,7 +201,7 @@ def largest(x: Any, axis: int | tuple[int, ...], *, keepdims: bool = False) -> A
 
 def steps_of(values: Any) -> Any:
     """In place (i, j) the value j minus the value i."""
-    return np.expand_dims(values, -2) - np.expand_dims(values, -1)
+    return row(values) - column(values)
 
 
 def over_gaps(x: Any, gap: Any, values: Any) -> Any:
@@ -182,7 +212,7 @@ def over_gaps(x: Any, gap: Any, values: Any) -> Any:
     """
     limit = float(np.finfo(dtype_of(gap)).eps) * values.shape[-1]
     most = largest(np.absolute(values), -1, keepdims=True)
-    is_close = np.less_equal(np.absolute(gap), np.expand_dims(most, -1) * limit)
+    is_close = np.less_equal(np.absolute(gap), column(most) * limit)
     is_unused = np.logical_and(np.equal(x, 0), np.not_equal(gap, 0))
     found = x / np.where(is_close, 1.0, gap)
     return np.where(np.logical_and(is_close, np.logical_not(is_unused)), np.nan, found)
@@ -270,4 +300,4 @@ def is_more(x: Any, g: Any) -> Any:
 
 def off_diagonal(x: Any) -> Any:
     """Matrices with zeros on the diagonal."""
-    return np.tril(x, -1) + np.triu(x, 1)
+    return lower(x, -1) + upper(x, 1)

@@ -30,14 +30,17 @@ from customop.numpy.matrices import (
     diagonal,
     is_more,
     linalg_dtype,
+    lower,
     off_diagonal,
     over_gaps,
     real_dtype,
     require,
+    row,
     stack_of,
     steady,
     steps_of,
     transposed,
+    upper,
 )
 from customop.numpy.rules import fit, is_complex
 from customop.numpy.sizes import same_size, smaller
@@ -154,8 +157,7 @@ def _svdvals_pull(g: Any, a: Any) -> Any:
 
 def _by_values(g: Any, u: Any, vh: Any) -> Any:
     """The gradient of the matrices from that of their singular values."""
-    row = g[..., None, :] if type(g) is np.ndarray else np.expand_dims(g, -2)
-    return np.matmul(conj(u) * row, conj(vh))
+    return np.matmul(conj(u) * row(g), conj(vh))
 
 
 svdvals.register_autograd(partials({"a": _svdvals_pull}))
@@ -176,7 +178,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 
 def _sums_of(s: Any) -> Any:
-    return np.expand_dims(s, -2) + np.expand_dims(s, -1)
+    return row(s) + column(s)
 
 
 def _turns(both: Any, apart: Any, s: Any) -> tuple[Any, Any]:
@@ -223,8 +225,8 @@ def _svd_backward(ctx: Any, by_u: Any, by_s: Any, by_vh: Any) -> Any:
 
 def _on_diagonal(g: Any, s: Any) -> Any:
     """Diagonal matrices."""
-    wide = np.broadcast_to(np.expand_dims(g, -2), (*s.shape, s.shape[-1]))
-    return np.tril(np.triu(wide))
+    wide = np.broadcast_to(row(g), (*s.shape, s.shape[-1]))
+    return lower(upper(wide))
 
 
 def _main_part(u: Any, g: Any, count: int) -> Any:
@@ -263,7 +265,7 @@ def _outside(x: Any, g: Any, s: Any) -> Any:
 
 
 def _over_values(x: Any, s: Any) -> Any:
-    return over_gaps(x, np.expand_dims(s, -2), s)
+    return over_gaps(x, row(s), s)
 
 
 svd.register_autograd(_svd_backward, setup_context=_note_svd)

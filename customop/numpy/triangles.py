@@ -176,7 +176,7 @@ _NO_COMPLETION = (
 def _qr_pull(q: Any, r: Any, by_q: Any, by_r: Any) -> Any:
     """The gradient for at least as many rows as columns."""
     upper = np.triu(np.matmul(by_r, adjoint(r)) - np.matmul(adjoint(q), by_q))
-    inner = half(upper, upper=True)
+    inner = half(upper, is_upper=True)
     found = by_q + np.matmul(q, inner + adjoint(inner))
     return adjoint(np.linalg.solve(r, adjoint(found)))
 
