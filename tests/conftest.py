@@ -17,8 +17,17 @@ __all__ = ["chromium", "visit"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the promises of README.md first."""
-    items.sort(key=lambda item: item.path.name != "test_tiny.py")
+    """Run the promises of README.md first, then groups that share a fixture.
+
+    Workers take tests from the end of each other's queues, so that a group at the start
+    stays in one of them.
+    """
+    items.sort(key=lambda item: (item.path.name != "test_tiny.py", *_group(item)))
+
+
+def _group(item: pytest.Item) -> tuple[bool, str]:
+    mark = item.get_closest_marker("xdist_group")
+    return mark is None, mark.args[0] if mark else ""
 
 
 @pytest.hookimpl(wrapper=True)
