@@ -20,7 +20,9 @@ from customop import (
 from customop.numpy.arguments import (
     as_array,
     cast,
+    dtype_of,
     in_order,
+    shape_of,
     value_of,
 )
 from customop.numpy.fakes import keep_order
@@ -138,8 +140,7 @@ def _is_scalar(value: Any) -> bool:
 def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
     """The array with a part computed by a function, or set to a value."""
     if not callable(fn):
-        y[mask] = fn
-        return y
+        return _with_value(y, mask, fn)
     known = value_of(mask)
     if known is None and mask_of(mask) is not None:
         raise DataDependentError(
@@ -152,6 +153,26 @@ def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
     if not is_known(part.size, 0):
         y[chosen] = fn(part, *args, **kw)
     return y
+
+
+def _with_value(y: Any, mask: Any, value: Any) -> Any:
+    """The array after ``y[mask] = value``."""
+    rank = len(mask.shape)
+    if shape_of(value) or not are_equal([y.shape[:rank], mask.shape]):
+        y[mask] = value  # or NumPy's error
+        return y
+    # This holds on all rows of a vmap, and for arrays that cannot be written.
+    wide = np.expand_dims(mask, tuple(range(rank, y.ndim)))
+    return np.where(wide, _value_in(value, dtype_of(y)), y)
+
+
+def _value_in(value: Any, dtype: Any) -> Any:
+    """A value as it is when it is written into an array of a dtype."""
+    if hasattr(value, "dtype"):
+        return cast(value, dtype)
+    written = np.zeros((), dtype)
+    written[...] = value
+    return written.item()
 
 
 # ---- choice by number ----
