@@ -12,6 +12,7 @@ import numpy as np
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.numpy_functions import call_numpy
 from customop.errors import ArgumentError, CustomOpError
 from customop.later import later
 
@@ -154,7 +155,7 @@ class FlatItems:
             return
         place = np.unravel_index(places, tuple(self._array.shape))
         try:
-            self._array[place] = value
+            call_numpy((np.flatiter, "__setitem__"), self._array, place, value)
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, CustomOpError):
                 raise

@@ -98,5 +98,5 @@ MODULES: dict[str, str] = {
     " linalg.matrix_transpose",
     "write": "",
     "windows": "lib.stride_tricks.sliding_window_view",
-    "writers": "copyto putmask place put fill_diagonal put_along_axis .at",
+    "writers": "copyto putmask place put fill_diagonal put_along_axis .at .__setitem__",
 }

@@ -20,16 +20,19 @@ __all__ = ["is_listed", "one_element", "read_number"]
 # ---- single numbers ----
 
 
-def _read(x: Any, dtype: Any) -> Any:
-    """Numbers in a dtype of integers, each as NumPy reads it."""
+def _read(x: Any, dtype: Any, is_flat: bool) -> Any:
+    """Numbers in a dtype of integers, each as NumPy reads it; for ``x.flat`` if so."""
     _check_integer(dtype)
     out = np.empty(x.shape, dtype)
     with np.errstate(invalid="ignore"):
         cast = np.asarray(x).astype(dtype)
         if np.array_equal(cast, x):  # in one go where all are such integers
             return cast[()]
-    for place in np.ndindex(x.shape):
-        out[place] = x[place]
+    for i, place in enumerate(np.ndindex(x.shape)):
+        if is_flat:
+            out.flat[i] = x[place]
+        else:
+            out[place] = x[place]
     return out[()]
 
 
@@ -41,41 +44,42 @@ def _check_integer(dtype: Any) -> None:
         )
 
 
-def _cast(x: Any, dtype: Any) -> Any:
+def _cast(x: Any, dtype: Any, is_flat: bool) -> Any:
     _check_integer(dtype)
     return x.astype(dtype)
 
 
 # Integers have no derivative. Arrays of other libraries are cast.
 _read_integer: Operator[..., Any] = numpy_operator(
-    "read_integer", "(Array x, dtype dtype) -> Array", _cast
+    "read_integer", "(Array x, dtype dtype, bool is_flat) -> Array", _cast
 )
 _read_integer.register_kernel("cpu", _read)
 _read_integer.register_sample_inputs(
     lambda: [
-        (np.array([3.5, -2.0]), np.dtype("i1")),
-        (np.array(7), np.dtype("u2")),
-        (np.array([[True, False]]), np.dtype("i8")),
+        (np.array([3.5, -2.0]), np.dtype("i1"), False),
+        (np.array(7), np.dtype("u2"), True),
+        (np.array([[True, False]]), np.dtype("i8"), False),
     ]
 )
 
 
 @_read_integer.register_fake
-def _(x: Any, dtype: Any) -> FakeArray:
+def _(x: Any, dtype: Any, is_flat: bool) -> FakeArray:
     _check_integer(dtype)
     return fake_like(x, dtype=dtype)
 
 
 _read_integer.register_vmap(
-    lambda info, in_dims, x, dtype: (_read_integer(x, dtype), in_dims[0])
+    lambda info, in_dims, x, *rest: (_read_integer(x, *rest), in_dims[0])
 )
 no_gradient(_read_integer)
 
 
-def read_number(x: Any, value: Any) -> Any:
+def read_number(x: Any, value: Any, *, is_flat: bool = False) -> Any:
     """A number, or a list of them, as an array takes it at a key without index arrays.
 
-    At index arrays and masks a number is cast. Source: NumPy 2.1 to 2.4.
+    At index arrays and masks a number is cast. For ``x.flat[place]`` NumPy has another
+    error for one that does not fit. Source: NumPy 2.1 to 2.4.
     """
     if isinstance(value, list | tuple):
         return [_item(x, v) for v in value] if _holds_traced(value) else value
@@ -84,7 +88,7 @@ def read_number(x: Any, value: Any) -> Any:
     is_read = isinstance(value, Tracer) and getattr(x.dtype, "kind", "") in ("i", "u")
     if not is_read or not value.box_is_scalar or np.can_cast(value.dtype, x.dtype):
         return value
-    return _read_integer(value, x.dtype)
+    return _read_integer(value, x.dtype, is_flat)
 
 
 def _read_plain(x: Any, value: Any) -> Any:

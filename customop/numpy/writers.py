@@ -156,6 +156,13 @@ def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     a[np.unravel_index(np.remainder(places, size), tuple(a.shape))] = values
 
 
+@register_numpy_function((np.flatiter, "__setitem__"))
+def _(x: Any, place: tuple[int, ...], value: Any) -> None:
+    """Write one element of ``x.flat``."""
+    is_one = isinstance(value, Tracer)
+    x[place] = read_number(x, value, is_flat=True) if is_one else value
+
+
 def _is_empty(values: Any) -> bool:
     given = as_array(values) if isinstance(values, list | tuple) else values
     return is_known(product(shape_of(given)), 0)
