@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
-NumPyFunction: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
+NumPyFunction: TypeAlias = Callable[..., Any] | tuple[Callable[..., Any], str]
 
 
 @overload

@@ -25,6 +25,7 @@ __all__ = [
     "leaf_classes",
     "leaves",
     "map_leaves",
+    "outline",
     "register_node",
     "registered_nodes",
     "spread",
@@ -36,6 +37,10 @@ _NAMESPACE = "customop"
 
 class Accessor(Protocol):
     """The path of a leaf: an `optree.PyTreeAccessor`."""
+
+    def __getitem__(self, key: Any, /) -> Any:
+        """The entry of a step, or the rest of the path for a slice."""
+        ...
 
     def codify(self, root: str, /) -> str:
         """Write the path as an expression, such as ``root[0]["w"]``."""
@@ -142,6 +147,13 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
             count = len(tree)
             return [*tree], _known.get(count) or _structure(count, tree)
     return _optree.tree_flatten(tree, namespace=_NAMESPACE)  # type: ignore[no-any-return]  # a pair
+
+
+def outline(structure: Structure) -> str:
+    """A structure in words, without the name of its class: ``{'w': *}``."""
+    text = str(structure)
+    head, _, rest = text.partition("(")
+    return rest[:-1].partition(", namespace=")[0] if head == "PyTreeSpec" else text
 
 
 def _structure(count: int, tree: Any) -> Structure:

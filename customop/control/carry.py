@@ -9,14 +9,13 @@ import numpy as np
 
 from customop.arrays.describe import show
 from customop.arrays.kinds import has_memory, is_array
-from customop.arrays.pytree import flatten, unflatten
+from customop.arrays.pytree import flatten, outline, unflatten
 from customop.control.leaf_types import (
     fits,
     is_number,
     leaf_type,
     named,
     path_of,
-    plain,
 )
 from customop.core.boxes import frozen
 from customop.errors import ArgumentError, CustomOpError, place
@@ -172,7 +171,7 @@ def _compared(old: Any, new: Any) -> tuple[Any, str]:
     before, structure = flatten(old)
     after, other = flatten(new)
     if structure != other:
-        text = f"{plain(structure)}, and comes out as {plain(other)}"
+        text = f"{outline(structure)}, and comes out as {outline(other)}"
         return new, f"the carry goes in as {text}"
     found = []
     for i, (a, b) in enumerate(zip(before, after, strict=True)):

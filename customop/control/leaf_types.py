@@ -8,7 +8,7 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array
-from customop.arrays.pytree import Structure, flatten
+from customop.arrays.pytree import Structure, flatten, outline
 from customop.errors import shown
 from customop.shapes.sizes import same_shape
 
@@ -21,7 +21,6 @@ __all__ = [
     "leaf_type",
     "named",
     "path_of",
-    "plain",
 ]
 
 _NUMBERS = (bool, int, float, complex)
@@ -79,7 +78,7 @@ def difference(first: Any, second: Any, names: tuple[str, str]) -> str:
     after, other = flatten(second)
     one, two = names
     if structure != other:
-        return f"the result is {plain(structure)} {one}, and {plain(other)} {two}"
+        return f"the result is {outline(structure)} {one}, and {outline(other)} {two}"
     for i, (a, b) in enumerate(zip(before, after, strict=True)):
         if not agree(a, b):
             path = path_of(structure, i, "result")
@@ -100,13 +99,6 @@ def agree(a: Any, b: Any) -> bool:
 
 
 # ---- words ----
-
-
-def plain(structure: Structure) -> str:
-    """A structure without the name of its class."""
-    text = str(structure)
-    head, _, rest = text.partition("(")
-    return rest[:-1].partition(", namespace=")[0] if head == "PyTreeSpec" else text
 
 
 def path_of(structure: Structure, index: int, root: str) -> str:

@@ -14,8 +14,8 @@ from customop.arrays.fake import fake_like, make_fake
 from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import Structure, flatten, unflatten
-from customop.control.leaf_types import agree, is_number, named, path_of, plain
+from customop.arrays.pytree import Structure, flatten, outline, unflatten
+from customop.control.leaf_types import agree, is_number, named, path_of
 from customop.control.virtual import as_fake
 from customop.core.boxes import frozen
 from customop.errors import ArgumentError, ShapeError, place
@@ -222,7 +222,7 @@ class StepResults:
         found, structure = flatten(y)
         assert self._tree is not None
         if structure != self._tree:
-            raise self._changed(f"y is {plain(structure)}", plain(self._tree))
+            raise self._changed(f"y is {outline(structure)}", outline(self._tree))
         for column, leaf in zip(self._columns, found, strict=True):
             column.put(leaf)
 

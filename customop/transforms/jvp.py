@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
@@ -20,7 +23,7 @@ from customop.arrays.nested import (
     map_outline,
 )
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.arrays.pytree import Structure, flatten, map_leaves, unflatten
 from customop.core.boxes import connect_results, frozen
 from customop.core.contract.results import JVP_RULE, check_returns
 from customop.core.interpreter import Interpreter
@@ -29,6 +32,7 @@ from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import ContractError, GradientError, check_function, place
+from customop.later import later
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import hidden, inexact
@@ -39,13 +43,18 @@ from customop.transforms.jvp_plans import jvp_plan
 from customop.transforms.plan_lines import general_plan
 from customop.transforms.reading import inputs_of
 from customop.transforms.values import (
+    Place,
     as_input,
     as_scalar,
     as_tangent,
+    check_nested_alike,
     check_outputs,
     or_zeros,
+    position_in,
     split_aux,
 )
+
+paths: ModuleType = later(import_module, "customop.transforms.trace.paths")
 
 __all__ = ["JvpTracer", "jvp", "push_forward"]
 
@@ -375,42 +384,45 @@ def jvp(
     (array([0., 0.]), array([1., 3.]))
     """
     check_function("jvp", fn)
-    return push_forward(fn, primals, tangents, has_aux, fn)
+    return push_forward("jvp", fn, primals, tangents, has_aux)
 
 
 @carries
 def push_forward(
+    title: str,
     fn: Callable[..., Any],
     primals: Sequence[Any],
     tangents: Sequence[Any],
     has_aux: bool,
-    of_users: Callable[..., Any],
+    of_users: Callable[..., Any] | None = None,
 ) -> Any:
-    """As `jvp`, of a function that messages call by the name of another one."""
+    """As `jvp`; messages name `title`, and arguments of the function that users gave."""
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise GradientError(
-            f"jvp: primals and tangents must be tuples, got {show(primals)} and"
+            f"{title}: primals and tangents must be tuples, got {show(primals)} and"
             f" {show(tangents)}",
-            do="write jvp(f, (x,), (dx,))",
+            do=f"write {title}(f, (x,), (dx,))",
         )
     leaves, structure = flatten(tuple(primals))
     directions, other = flatten(tuple(tangents))
+    if of_users is None:
+        of_users, names, place = fn, _COUNTED, position_in
+    else:
+        names = f"{title}: argument", f"{title}: the tangent of"
+        place = partial(_argument_in, of_users)
     if structure != other:
-        raise GradientError(
-            f"jvp: tangents of structure {other} do not fit primals of {structure}",
-            do="pass a tangent for each primal array",
-        )
+        check_nested_alike(names[1], tuple(tangents), tuple(primals), place)
     interpreter = JvpInterpreter()
     interpreter.fn = of_users
     interpreter.inputs = inputs_of(of_users, primals)
     tracers = [
-        _dual(interpreter, x, t, i)
+        _dual(interpreter, x, t, names, i, structure, place)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
     ]
     with interpreter:
         result = fn(*unflatten(structure, tracers))
-    out, aux = split_aux(result, has_aux, "jvp")
-    check_outputs(flatten(out)[0], "jvp")
+    out, aux = split_aux(result, has_aux, title)
+    check_outputs(*flatten(out), title)
     value = map_leaves(interpreter.take_out, out)
     tangent = map_leaves(lambda leaf: _tangent_of(interpreter, leaf), out)
     if has_aux:
@@ -418,11 +430,26 @@ def push_forward(
     return value, tangent
 
 
+# How messages of `jvp` call a primal and a tangent, before their numbers.
+_COUNTED = "jvp: primal", "jvp: tangent"
+
+
+def _argument_in(fn: Callable[..., Any], structure: Structure, number: int) -> str:
+    """The place of a leaf, by the name of the argument: `` x['w']``."""
+    return f" {paths.argument_path(fn, structure, number).text}"
+
+
 def _dual(
-    interpreter: JvpInterpreter, value: Any, tangent: Any, index: int
+    interpreter: JvpInterpreter,
+    value: Any,
+    tangent: Any,
+    names: tuple[str, str],
+    index: int,
+    structure: Structure,
+    place: Place,
 ) -> JvpTracer:
-    primal = as_input(value, "jvp: primal", index)
-    direction = as_tangent(tangent, primal, "jvp: tangent", index)
+    primal = as_input(value, names[0], index, structure, place)
+    direction = as_tangent(tangent, primal, names[1], index, structure, place)
     tracer = JvpTracer(interpreter, frozen(primal), frozen(direction))
     tracer.box_origin = value
     return tracer

@@ -12,13 +12,18 @@ from customop.arrays.kinds import is_array
 from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import Structure, flatten, map_leaves, unflatten
 from customop.core.contract.memory import copied
-from customop.errors import GradientError, check_function
+from customop.errors import check_function
 from customop.transforms.autograd.grad import gradient_of, pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.carrier import Carrier, NeedsCarrier
 from customop.transforms.jvp import push_forward
 from customop.transforms.runs import subject_of
-from customop.transforms.values import Fresh, as_tangent
+from customop.transforms.values import (
+    Fresh,
+    as_tangent,
+    check_nested_alike,
+    position_in,
+)
 
 __all__ = ["hvp", "linearize"]
 
@@ -136,12 +141,13 @@ def _tangents(given: Any, primals: list[Any], structure: Structure) -> list[Any]
     """The tangents one by one; raise unless they fit the primals."""
     leaves, other = flatten(given)
     if other != structure:
-        raise GradientError(
-            f"linearize: tangents of structure {other} do not fit primals of {structure}",
-            do="pass a tangent for each primal array",
-        )
+        points = unflatten(structure, primals)
+        check_nested_alike("linearize: tangent", given, points, position_in)
     pairs = enumerate(zip(leaves, primals, strict=True))
-    return [as_tangent(t, _as_array(x), "linearize: tangent", i) for i, (t, x) in pairs]
+    return [
+        as_tangent(t, _as_array(x), "linearize: tangent", i, structure, position_in)
+        for i, (t, x) in pairs
+    ]
 
 
 @overload
@@ -216,7 +222,7 @@ def hvp(
     directions = (tangents,) if is_single else tangents
     is_alone = len(points) == 1
     gradient = gradient_of(fn, 0 if is_alone else tuple(range(len(points))), has_aux)
-    _, product, *aux = push_forward(gradient, points, directions, has_aux, fn)
+    _, product, *aux = push_forward("hvp", gradient, points, directions, has_aux, fn)
     if is_alone and not is_single:
         product = (product,)
     return (product, *aux) if has_aux else product

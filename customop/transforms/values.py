@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,22 +18,26 @@ from customop.arrays.foreign import (
 )
 from customop.arrays.kinds import has_memory, is_array, is_traced
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import Structure
+from customop.arrays.pytree import Structure, flatten, outline
 from customop.core.boxes import Pinned, frozen
 from customop.core.kinds import AUTOGRAD, JVP
-from customop.errors import GradientError
+from customop.errors import GradientError, counted
 from customop.transforms.carrier import check_carried
 
 __all__ = [
     "Fresh",
+    "Place",
     "as_cotangent",
     "as_input",
     "as_scalar",
     "as_tangent",
+    "check_nested_alike",
     "check_outputs",
     "chosen",
     "one_like",
     "or_zeros",
+    "path_in",
+    "position_in",
     "positions",
     "split_aux",
 ]
@@ -41,16 +45,20 @@ __all__ = [
 
 # ---- inputs ----
 
+# A structure and the number of a leaf -> its place in words.
+Place: TypeAlias = Callable[[Structure, int], str]
+
 
 def as_input(
     value: Any,
     what: str,
     number: int | None = None,
     structure: Structure | None = None,
+    place: Place | None = None,
 ) -> Any:
     """An input of a transform: an array of floats, or a Python float as one.
 
-    Messages call it `what`, with its number if there are several, and with its path in
+    Messages call it `what`, with its number if there are several, or with its place in
     the `structure` of which it is the leaf of this number.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fc":
@@ -60,16 +68,16 @@ def as_input(
     if not is_array(value):
         wanted = "a float" if isinstance(value, int) else "an array of floats"
         raise GradientError(
-            f"{_named(what, number, structure)} must be an array of floats, got"
+            f"{_named(what, number, structure, place)} must be an array of floats, got"
             f" {show(value)}",
             do=f"pass {wanted}, and bind other arguments: lambda x: f(x, n)",
         )
     cls = type(value)
     if has_own_rules(cls):
-        check_own_rules(value, _named(what, number, structure), GradientError)
+        check_own_rules(value, _named(what, number, structure, place), GradientError)
     if decides_ufuncs(cls):
         raise GradientError(
-            f"{_named(what, number, structure)} is a {cls.__name__}, whose"
+            f"{_named(what, number, structure, place)} is a {cls.__name__}, whose"
             " __array_ufunc__ computes what NumPy's rules do not know",
             do=PLAIN_OF_CLASS,
         )
@@ -77,7 +85,7 @@ def as_input(
         check_carried(value)
     if not is_inexact(value.dtype):
         raise GradientError(
-            f"{_named(what, number, structure)} has dtype {value.dtype}, which has no"
+            f"{_named(what, number, structure, place)} has dtype {value.dtype}, which has no"
             " derivative",
             do=_AS_FLOATS.get(value.dtype.kind, "pass x.astype(float)"),
         )
@@ -101,9 +109,16 @@ NO_INTEGERS: Final = (
 )
 
 
-def as_cotangent(given: Any, output: Any, what: str, number: int | None = None) -> Any:
+def as_cotangent(
+    given: Any,
+    output: Any,
+    what: str,
+    number: int | None = None,
+    structure: Structure | None = None,
+    place: Place | None = None,
+) -> Any:
     """A cotangent of the shape and dtype of an output; numbers become arrays."""
-    return _as_like(given, output, what, number, "output")
+    return _as_like(given, output, what, number, "output", structure, place)
 
 
 def as_tangent(
@@ -112,18 +127,57 @@ def as_tangent(
     what: str,
     number: int | None = None,
     structure: Structure | None = None,
+    place: Place | None = None,
 ) -> Any:
     """A tangent of the shape and dtype of its primal; numbers become arrays."""
-    return _as_like(given, primal, what, number, "primal", structure)
+    return _as_like(given, primal, what, number, "primal", structure, place)
 
 
-def _named(what: str, number: int | None, structure: Structure | None) -> str:
-    """How messages call a value: with its number, or its path among several leaves."""
+def _named(
+    what: str, number: int | None, structure: Structure | None, place: Place | None
+) -> str:
+    """How messages call a value: with its number, or its place among several leaves."""
     if number is None:
         return what
     if structure is None:
         return f"{what} {number}"
-    return f"{what}{structure.accessors()[number].codify('')}"
+    return f"{what}{(place or path_in)(structure, number)}"
+
+
+def path_in(structure: Structure, number: int) -> str:
+    """The place of a leaf inside of a value: ``['w'][0]``."""
+    return str(structure.accessors()[number].codify(""))
+
+
+def position_in(structure: Structure, number: int) -> str:
+    """The place of a leaf of a tuple of primals, as users count them: `` 1['w']``."""
+    accessor = structure.accessors()[number]
+    return f" {accessor[0].entry}{accessor[1:].codify('')}"
+
+
+def check_nested_alike(
+    what: str,
+    tangents: tuple[Any, ...],
+    primals: tuple[Any, ...],
+    place: Place,
+) -> None:
+    """Raise unless tangents, which messages call `what`, are nested as their primals."""
+    title = what.partition(":")[0]
+    if len(tangents) != len(primals):
+        raise GradientError(
+            f"{title}: {counted(len(tangents), 'tangent')} for"
+            f" {counted(len(primals), 'primal')}",
+            do="pass a tangent for each primal: np.zeros_like(x) for one that stays",
+        )
+    items = flatten(tuple(range(len(primals))))[1]
+    for i, (tangent, primal) in enumerate(zip(tangents, primals, strict=True)):
+        own, wanted = flatten(tangent)[1], flatten(primal)[1]
+        if own != wanted:
+            raise GradientError(
+                f"{what}{place(items, i)} is nested as {outline(own)}, must be as"
+                f" {outline(wanted)} like the primal, where * is an array",
+                do="pass a tangent for each array of the primal",
+            )
 
 
 def _as_like(
@@ -133,16 +187,19 @@ def _as_like(
     number: int | None,
     role: str,
     structure: Structure | None = None,
+    place: Place | None = None,
 ) -> Any:
     is_plain = type(given) is type(model) is np.ndarray
     if is_plain and given.shape == model.shape and given.dtype == model.dtype:
         return given
-    if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
-        given = np.asarray(given, getattr(model, "dtype", None))
     shape, dtype = getattr(model, "shape", ()), getattr(model, "dtype", None)
+    if _is_number_of(given, dtype):
+        given = np.asarray(given, dtype)
     if is_array(given):
         if has_own_rules(type(given)):
-            check_own_rules(given, _named(what, number, structure), GradientError)
+            check_own_rules(
+                given, _named(what, number, structure, place), GradientError
+            )
         given = in_byte_order(given, dtype)
     if (
         not is_array(given)
@@ -152,10 +209,18 @@ def _as_like(
         seen = abbreviated(given) if is_array(given) else show(given)
         want = abbreviated(model) if is_array(model) else show(model)
         raise GradientError(
-            f"{_named(what, number, structure)} is {seen}, must be {want} like the {role}",
+            f"{_named(what, number, structure, place)} is {seen}, must be {want} like"
+            f" the {role}",
             do=f"pass an array of the shape and dtype of the {role}",
         )
     return given
+
+
+def _is_number_of(given: object, dtype: Any) -> bool:
+    """Whether it is a number of Python that a dtype can hold."""
+    if isinstance(given, complex):
+        return not isinstance(given, np.generic) and getattr(dtype, "kind", "c") == "c"
+    return isinstance(given, float | int) and not isinstance(given, np.generic)
 
 
 def positions(what: str, argnums: Any) -> tuple[tuple[int, ...], bool]:
@@ -207,12 +272,13 @@ def split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     return result
 
 
-def check_outputs(leaves: Sequence[Any], name: str) -> None:
+def check_outputs(leaves: Sequence[Any], structure: Structure, name: str) -> None:
     """Raise unless a transformed function returned arrays."""
     for i, leaf in enumerate(leaves):
         if not is_array(leaf) and not isinstance(leaf, int | float | complex):
             raise GradientError(
-                f"{name}: output {i} is {show(leaf)}, must be an array",
+                f"{name}: the output{path_in(structure, i)} is {show(leaf)}, must be an"
+                " array",
                 do="return arrays, and other values as aux with has_aux=True",
             )
 

@@ -170,7 +170,7 @@ def test_linearize_errors() -> None:
         "linearize: tangent 0 is f64[3], must be f64[4] like the primal\n"
         "  do: pass an array of the shape and dtype of the primal"
     )
-    with pytest.raises(co.GradientError, match="linearize: tangents of structure"):
+    with pytest.raises(co.GradientError, match="linearize: 2 tangents for 1 primal"):
         push(T, T)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(co.ArgumentError, match="linearize: 3 is not a function"):
         co.linearize(3, X)  # type: ignore[arg-type]  # on purpose
@@ -213,7 +213,11 @@ def test_hvp_errors() -> None:
     """Values with axes and wrong tangents are refused, as by grad and jvp."""
     with pytest.raises(co.GradientError, match="must be a real float without axes"):
         co.hvp(np.sin, X, T)
-    with pytest.raises(co.GradientError, match="jvp: tangent 0 is f64"):
+    with pytest.raises(co.GradientError) as caught:
         co.hvp(cubic, X, np.zeros(3))
+    assert str(caught.value) == (
+        "hvp: the tangent of x is f64[3], must be f64[4] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal"
+    )
     with pytest.raises(co.ArgumentError, match="hvp: None is not a function"):
         co.hvp(None, X, T)  # type: ignore[call-overload]  # on purpose

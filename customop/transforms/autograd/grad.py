@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import is_array
-from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.arrays.pytree import flatten, map_leaves, outline, unflatten
 from customop.core.boxes import frozen
 from customop.core.contract.memory import copied
 from customop.core.tracer import Tracer
@@ -38,6 +38,7 @@ from customop.transforms.values import (
     chosen,
     one_like,
     or_zeros,
+    position_in,
     positions,
     split_aux,
 )
@@ -140,7 +141,10 @@ def pull_back(
     The value may be an array that was saved, unless `finish` copies its arrays.
     """
     leaves, structure = flatten(primals)
-    values = [as_input(leaf, "vjp: primal", i) for i, leaf in enumerate(leaves)]
+    values = [
+        as_input(leaf, "vjp: primal", i, structure, position_in)
+        for i, leaf in enumerate(leaves)
+    ]
     tracers = [interpreter.variable(value) for value in values]
     interpreter.inputs = inputs_of(fn, leaves)
     # Taken before the call, which may write its arguments.
@@ -149,7 +153,7 @@ def pull_back(
         result = fn(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
-    check_outputs(out_leaves, "vjp")
+    check_outputs(out_leaves, out_structure, "vjp")
     ends = [end_of(leaf, interpreter) for leaf in out_leaves]
     lowered = [interpreter.take_out(leaf) for leaf in out_leaves]
 
@@ -178,12 +182,13 @@ def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]
     leaves, given_structure = flatten(given)
     if given_structure != structure:
         raise GradientError(
-            f"pullback: a cotangent of structure {given_structure} does not fit the"
-            f" output, {structure}",
+            f"pullback: the cotangent is nested as {outline(given_structure)}, must be"
+            f" as {outline(structure)} like the output, where * is an array",
             do="pass a cotangent for each array of the output",
         )
     pairs = enumerate(zip(leaves, outputs, strict=True))
-    return [frozen(as_cotangent(g, y, "pullback: cotangent", i)) for i, (g, y) in pairs]
+    what = "pullback: the cotangent"
+    return [frozen(as_cotangent(g, y, what, i, structure)) for i, (g, y) in pairs]
 
 
 # The first argument is passed by position (Concatenate): its gradient has its type.

@@ -10,7 +10,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.pytree import Structure
 from customop.errors import ArgumentError, did_you_mean, shown
 
-__all__ = ["Path", "names_for", "paths_of"]
+__all__ = ["Path", "argument_path", "names_for", "paths_of"]
 
 
 class Path(NamedTuple):
@@ -32,16 +32,31 @@ class Path(NamedTuple):
 
 def paths_of(fn: Callable[..., Any], spec: Structure) -> list[Path]:
     """The paths of the leaves of positional and keyword arguments."""
+    parameters = _parameters(fn)
+    return [
+        _path(parameters, accessor[1:], is_named=bool(accessor[0].entry))
+        for accessor in spec.accessors()
+    ]
+
+
+def argument_path(fn: Callable[..., Any], structure: Structure, number: int) -> Path:
+    """The path of a leaf of a tuple of positional arguments."""
+    accessor = structure.accessors()[number]
+    return _path(_parameters(fn), accessor, is_named=False)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
-        parameters = [*inspect.signature(fn).parameters.values()]
+        return [*inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):  # of a ufunc, say
-        parameters = []
-    return [_path(parameters, accessor) for accessor in spec.accessors()]
+        return []
 
 
-def _path(parameters: Sequence[inspect.Parameter], accessor: Any) -> Path:
-    is_named, key = accessor[0].entry, accessor[1].entry
-    steps = tuple([entry.entry for entry in accessor[2:]])
+def _path(
+    parameters: Sequence[inspect.Parameter], accessor: Any, *, is_named: bool
+) -> Path:
+    key = accessor[0].entry
+    steps = tuple([entry.entry for entry in accessor[1:]])
     if is_named:
         name = root = str(key)
     elif key < len(parameters) and parameters[key].kind in _ONE:
@@ -52,7 +67,7 @@ def _path(parameters: Sequence[inspect.Parameter], accessor: Any) -> Path:
         name = last[0].name if last else "args"
         root = f"{name}[{key - before}]"
         steps = (key - before, *steps)
-    return Path(name, steps, str(accessor[2:].codify(root)))
+    return Path(name, steps, str(accessor[1:].codify(root)))
 
 
 _ONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -221,7 +221,7 @@ GRADIENTS: Table = {
         lambda: co.vjp(words, X),
         co.GradientError,
         ValueError,
-        "vjp: output 0 is str 'words', must be an array\n"
+        "vjp: the output is str 'words', must be an array\n"
         "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "vjp by integers": (
@@ -242,28 +242,28 @@ GRADIENTS: Table = {
         lambda: co.vjp(values, X)[1]((X, X)),
         co.GradientError,
         ValueError,
-        "pullback: a cotangent of structure PyTreeSpec((*, *)) does not fit the output, PyTreeSpec(*)\n"
+        "pullback: the cotangent is nested as (*, *), must be as * like the output, where * is an array\n"
         "  do: pass a cotangent for each array of the output",
     ),
     "pullback of another shape": (
         lambda: co.vjp(values, X)[1](M),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is f64[2, 2], must be f64[2] like the output\n"
+        "pullback: the cotangent is f64[2, 2], must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "pullback of another dtype": (
         lambda: co.vjp(values, X)[1](N),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is i64[2], must be f64[2] like the output\n"
+        "pullback: the cotangent is i64[2], must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "pullback of a string": (
         lambda: co.vjp(values, X)[1]("x"),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is str 'x', must be f64[2] like the output\n"
+        "pullback: the cotangent is str 'x', must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "backward under grad": (

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 import customop as co
 from tests.transforms.errors._operators import (
     PAIR,
@@ -34,6 +38,12 @@ from tests.transforms.errors._operators import (
     whole_loss,
     words,
 )
+
+
+def named(x: Any, scale: Any) -> Any:
+    """A function whose arguments have names."""
+    return np.sum(x)
+
 
 # ---- tangents ----
 
@@ -140,8 +150,66 @@ TANGENTS: Table = {
         lambda: co.jvp(loss, (X,), (X, Y)),
         co.GradientError,
         ValueError,
-        "jvp: tangents of structure PyTreeSpec((*, *)) do not fit primals of PyTreeSpec((*,))\n"
-        "  do: pass a tangent for each primal array",
+        "jvp: 2 tangents for 1 primal\n"
+        "  do: pass a tangent for each primal: np.zeros_like(x) for one that stays",
+    ),
+    "tangent of a part": (
+        lambda: co.jvp(named, (X, {"w": X, "b": [X, X]}), (X, {"w": X, "b": [X, N]})),
+        co.GradientError,
+        ValueError,
+        "jvp: tangent 1['b'][1] is i64[2], must be f64[2] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal",
+    ),
+    "tangent nested in another way": (
+        lambda: co.jvp(named, (X, {"w": X, "b": [X, X]}), (X, {"w": X})),
+        co.GradientError,
+        ValueError,
+        "jvp: tangent 1 is nested as {'w': *}, must be as {'b': [*, *], 'w': *} like the"
+        " primal, where * is an array\n"
+        "  do: pass a tangent for each array of the primal",
+    ),
+    "primal of a part": (
+        lambda: co.vjp(named, X, {"w": X, "b": [X, N]}),
+        co.GradientError,
+        ValueError,
+        "vjp: primal 1['b'][1] has dtype int64, which has no derivative\n"
+        "  do: pass x.astype(float)",
+    ),
+    "cotangent of a part": (
+        lambda: co.vjp(lambda x: {"a": x, "b": (x, x)}, X)[1]({"a": X, "b": (X, N)}),
+        co.GradientError,
+        ValueError,
+        "pullback: the cotangent['b'][1] is i64[2], must be f64[2] like the output\n"
+        "  do: pass an array of the shape and dtype of the output",
+    ),
+    "complex cotangent": (
+        lambda: co.vjp(loss, X)[1](1j),
+        co.GradientError,
+        ValueError,
+        "pullback: the cotangent is complex 1j, must be f64[] like the output\n"
+        "  do: pass an array of the shape and dtype of the output",
+    ),
+    "product: tangent of an argument": (
+        lambda: co.hvp(named, (X, {"w": X}), (X, {"w": N})),
+        co.GradientError,
+        ValueError,
+        "hvp: the tangent of scale['w'] is i64[2], must be f64[2] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal",
+    ),
+    "product: tangent nested in another way": (
+        lambda: co.hvp(named, (X, X), (X, [X])),
+        co.GradientError,
+        ValueError,
+        "hvp: the tangent of scale is nested as [*], must be as * like the primal, where *"
+        " is an array\n"
+        "  do: pass a tangent for each array of the primal",
+    ),
+    "product: argument of integers": (
+        lambda: co.hvp(named, (X, N), (X, N)),
+        co.GradientError,
+        ValueError,
+        "hvp: argument scale has dtype int64, which has no derivative\n"
+        "  do: pass x.astype(float)",
     ),
     "integers as a primal": (
         lambda: co.jvp(loss, (N,), (N,)),
@@ -189,7 +257,7 @@ TANGENTS: Table = {
         lambda: pushed(words),
         co.GradientError,
         ValueError,
-        "jvp: output 0 is str 'words', must be an array\n"
+        "jvp: the output is str 'words', must be an array\n"
         "  do: return arrays, and other values as aux with has_aux=True",
     ),
 }  # fmt: skip
@@ -222,14 +290,14 @@ MATRICES: Table = {
         lambda: co.jacrev(words)(X),
         co.GradientError,
         ValueError,
-        "vjp: output 0 is str 'words', must be an array\n"
+        "vjp: the output is str 'words', must be an array\n"
         "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "jacfwd of a string": (
         lambda: co.jacfwd(words)(X),
         co.GradientError,
         ValueError,
-        "jvp: output 0 is str 'words', must be an array\n"
+        "jvp: the output is str 'words', must be an array\n"
         "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "jacrev of integers": (
