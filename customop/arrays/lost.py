@@ -37,6 +37,8 @@ _CLASSES = {
 # What to write in place of what NumPy offers, where `traceable` does not help.
 _INSTEAD = {
     "np.full": "np.full(shape, x, like=x)",
+    "np.lib.stride_tricks.as_strided": "slices and reshape, np.broadcast_to for strides of"
+    " 0, or np.lib.stride_tricks.sliding_window_view(x, n)[::step] for windows",
     "np.ma.array": "np.where(mask, 0, x), and keep the mask in an array of its own",
     "np.matrix": "the array x itself, and @ for the product of matrices",
     "np.mgrid or np.ogrid": "np.meshgrid(np.linspace(a, b, n), indexing='ij')",
@@ -95,7 +97,7 @@ def _public_name(code: CodeType) -> str | None:
     cls, dot, _ = code.co_qualname.partition(".")
     if dot and cls in _CLASSES:
         return _CLASSES[cls]
-    for prefix in ("np", "np.linalg", "np.fft"):
+    for prefix in ("np", "np.linalg", "np.fft", "np.lib.stride_tricks"):
         module = sys.modules.get(prefix.replace("np", "numpy", 1))
         found = getattr(module, code.co_name, None)
         if getattr(getattr(found, "__wrapped__", found), "__code__", None) is code:
@@ -139,8 +141,8 @@ class Refusal:
     """An error that was raised for a value, and the instruction that asked for it.
 
     NumPy replaces the errors of ``__float__`` by a ValueError of its own in
-    ``out[0] = x``, with ours as its cause, and in ``out.flat[0] = x`` without it
-    (NumPy 2.4). Where the function of a transform ends, ours comes back.
+    ``out[0] = x``, with ours as its cause, in ``out.flat[0] = x`` without it, and those
+    of ``__array__`` by a TypeError in ``np.nditer(x)`` (NumPy 2.4). Where the function of a transform ends, ours comes back.
     """
 
     __slots__ = ("at", "error")
@@ -149,7 +151,7 @@ class Refusal:
         self.error: DataDependentError = error
         self.at: tuple[CodeType, int] = _position()
 
-    def behind(self, error: ValueError) -> DataDependentError | None:
+    def behind(self, error: ValueError | TypeError) -> DataDependentError | None:
         """The refusal, if the other error comes from the same instruction."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:

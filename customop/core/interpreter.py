@@ -373,11 +373,13 @@ class Interpreter(ABC):
     def __exit__(self, *exc: object) -> None:
         self.end()
         error = exc[1] if exc else None
-        if type(error) is ValueError:
+        if isinstance(error, ValueError | TypeError):
             self.raise_refused(error)
 
-    def raise_refused(self, error: ValueError) -> None:
+    def raise_refused(self, error: ValueError | TypeError) -> None:
         """Raise the error for a value that was asked for, if NumPy has replaced it."""
+        if type(error) is not ValueError and type(error) is not TypeError:
+            return
         own, trace = error.__cause__, error.__traceback__
         if not isinstance(own, DataDependentError):
             own = self.refused.behind(error) if self.refused else None

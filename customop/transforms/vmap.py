@@ -289,6 +289,9 @@ def _run(
             out = fn(*args, **kwargs)
         # The results are unwrapped while the transform is alive.
         found = _outputs(batch, name, out, out_dims)
+    except TypeError as error:
+        batch.raise_refused(error)
+        raise
     except ValueError as error:
         batch.raise_refused(error)
         plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
@@ -321,6 +324,9 @@ def _run_one(
             found = found if type(found) is np.ndarray else frozen(found)
         else:
             found = _outputs(batch, name, out, 0)
+    except TypeError as error:
+        batch.raise_refused(error)
+        raise
     except ValueError as error:
         batch.raise_refused(error)
         _explain_read_only(error, batch, (0,), {})

@@ -80,6 +80,35 @@ def test_a_value_for_a_flat_iterator(run: str) -> None:
         RUNS["fake"](store)
 
 
+@pytest.mark.parametrize("run", [run for run in RUNS if run != "fake"])
+def test_a_value_for_nditer(run: str) -> None:
+    """NumPy replaces our error by one about flags, so the transform keeps it."""
+
+    def read(x: Any) -> Any:
+        return sum(np.nditer(x))
+
+    with pytest.raises(
+        co.DataDependentError, match=r"^np\.array\(\), or a NumPy kernel"
+    ):
+        RUNS[run](read)
+
+
+def test_as_strided_has_advice_of_its_own() -> None:
+    """Nothing makes strides of a traced value; views do."""
+
+    def windows(x: Any) -> Any:
+        return np.lib.stride_tricks.as_strided(x, (2, 2), (8, 8))
+
+    with pytest.raises(co.DataDependentError) as caught:
+        RUNS["grad"](windows)
+    assert "called by np.lib.stride_tricks.as_strided" in caught.value.what
+    assert caught.value.do == (
+        "use slices and reshape, np.broadcast_to for strides of 0, or"
+        " np.lib.stride_tricks.sliding_window_view(x, n)[::step] for windows, or"
+        " stop_gradient(x) for the value alone"
+    )
+
+
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("write", WRITES)
 def test_ways_to_write(run: str, write: str) -> None:

@@ -247,3 +247,34 @@ def test_parts_of_a_module_are_not_pickled_alone(part: str) -> None:
     graph = traced().graph
     with pytest.raises(co.GraphError, match="pickle its GraphModule"):
         pickle.dumps(graph if part == "graph" else node(graph, "sin"))
+
+
+@pytest.mark.parametrize(
+    ("break_", "remedy"),
+    [
+        (later, "in the order in which they run: with graph.inserting_before(node)"),
+        (itself, "pass a node that comes before it"),
+        (of_another_graph, "make a node in this graph: graph.call(op, args)"),
+        (erased, "before you erase it: node.replace_all_uses_with(other)"),
+        (no_keyword, "write node.kwargs = {'out': ...}"),
+        (too_many, "write node.args with a value for each parameter"),
+        (number, "pass a node: a constant array by graph.constant(value)"),
+        (keyword, "write node.kwargs without it"),
+        (no_operator, "set node.target to an operator"),
+        (same_name, "give it a name of its own"),
+        (after_output, "with graph.inserting_before(graph.output_node)"),
+        (late_input, "with graph.inserting_before(first_node)"),
+        (no_constant, "make constants by graph.constant(value)"),
+        (wrong_users, "through their methods, which note users: node.args = ..."),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_lint_says_what_mends_the_fault(
+    break_: Callable[[Any], None], remedy: str
+) -> None:
+    """Each fault has the remedy that fits it."""
+    graph = traced().graph
+    break_(graph)
+    with pytest.raises(co.GraphError) as caught:
+        graph.lint()
+    assert remedy in caught.value.do
