@@ -142,7 +142,8 @@ class Refusal:
 
     NumPy replaces the errors of ``__float__`` by a ValueError of its own in
     ``out[0] = x``, with ours as its cause, in ``out.flat[0] = x`` without it, and those
-    of ``__array__`` by a TypeError in ``np.nditer(x)`` (NumPy 2.4). Where the function of a transform ends, ours comes back.
+    of ``__array__`` by a TypeError in ``np.nditer(x)`` (NumPy 2.4). Where the function of
+    a transform ends, ours comes back.
     """
 
     __slots__ = ("at", "error")
