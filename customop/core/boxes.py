@@ -400,7 +400,7 @@ def sealed(value: Any) -> Any:
 def pin(box: Tracer) -> None:
     """Note that NumPy's value would be an array, although it has no axes."""
     if box.box_place is None:
-        # Without axes there are no strides.
+        # A value without axes has no strides to note.
         box.box_place = _pin_of(box) if box.shape else Pinned(())
 
 

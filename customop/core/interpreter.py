@@ -378,7 +378,7 @@ class Interpreter(ABC):
 
     def raise_refused(self, error: ValueError | TypeError) -> None:
         """Raise the error for a value that was asked for, if NumPy has replaced it."""
-        if type(error) is not ValueError and type(error) is not TypeError:
+        if type(error) not in (ValueError, TypeError):  # as NumPy raises them
             return
         own, trace = error.__cause__, error.__traceback__
         if not isinstance(own, DataDependentError):

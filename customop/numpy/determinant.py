@@ -21,6 +21,7 @@ from customop import (
     register_numpy_function,
     vjp,
 )
+from customop.numpy.arguments import OF_NUMPY
 from customop.numpy.matrices import (
     adjoint,
     batch_matrices,
@@ -235,7 +236,7 @@ det.register_vmap(batch_matrices("det", det))
 
 
 def _det_pull(g: Any, a: Any, out: Any) -> Any:
-    is_plain = type(a) is np.ndarray and isinstance(g, _OF_NUMPY)
+    is_plain = type(a) is np.ndarray and isinstance(g, OF_NUMPY)
     if is_plain and a.dtype.char in "dD" and a.shape[-1] > 2:
         inverse = _regular(a)
         if inverse is not None:  # as below, without the determinant once more
@@ -243,7 +244,6 @@ def _det_pull(g: Any, a: Any, out: Any) -> Any:
     return _wide(g) * cofactors(a)
 
 
-_OF_NUMPY = (np.ndarray, np.generic)
 det.register_autograd(partials({"a": _det_pull}))
 
 

@@ -17,6 +17,7 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import (
+    OF_NUMPY,
     as_array,
     as_order,
     cast,
@@ -299,13 +300,10 @@ def _pulled(terms: tuple[str, ...], result: str, index: int) -> tuple[str, str, 
     return _joined([result, *others], reached), reached, letters
 
 
-_OF_NUMPY = (np.ndarray, np.generic)
-
-
 def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
     """The gradient with its missing axes, broadcast to the operand."""
     own = [x.shape[term.index(c)] for c in letters]
-    if not reached and isinstance(found, _OF_NUMPY):  # a third of the time
+    if not reached and isinstance(found, OF_NUMPY):  # a third of the time
         return widened(found, tuple(own), None, keepdims=True)
     lengths = dict(zip(reached, found.shape, strict=True))
     wide = np.reshape(found, [lengths.get(c, 1) for c in letters])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, Operator, ShapeError, axis_rule, is_view, prepared
+from customop.numpy.arguments import OF_NUMPY
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
 from customop.numpy.sizes import sliced
@@ -94,11 +95,8 @@ def check_placed(
         )
 
 
-_OF_NUMPY = (np.ndarray, np.generic)
-
-
 def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
-    if isinstance(g, _OF_NUMPY):  # half the time of np.zeros_like
+    if isinstance(g, OF_NUMPY):  # half the time of np.zeros_like
         zeros = np.zeros(shape, g.dtype)
     else:
         zeros = np.zeros_like(g, shape=tuple(shape), order="C")
@@ -140,7 +138,7 @@ slice_.register(
 
 
 def _placed(g: Any, shape: Any, key: Any) -> Any:
-    if isinstance(g, _OF_NUMPY) and type(shape) is tuple:  # without symbolic sizes
+    if isinstance(g, OF_NUMPY) and type(shape) is tuple:  # without symbolic sizes
         return _place(g, shape, key)  # half the time of the operator
     return _unslice.run(g, [*shape], key)
 

@@ -101,7 +101,7 @@ def drawing_class() -> type[Any]:
             Why its state cannot be read there.
         error_class : type of CustomOpError
         source : Generator
-            What it stands for.
+            The generator of the user, or the copy that tracing draws from.
         """
 
         when: ClassVar[str]

@@ -172,7 +172,7 @@ def is_generator(value: Any) -> bool:
 
 
 def plain_generator(value: Any) -> Any:
-    """The generator that one for the rows of a vmap stands for; others as they are."""
+    """The user's generator, given one that draws for each row; other values unchanged."""
     return getattr(value, "plain", value)
 
 

@@ -24,7 +24,7 @@ from customop.transforms.plan_lines import (
 __all__ = ["jvp_plan"]
 
 
-# Classes of results that are no views of traced arrays, if they have no derivatives.
+# A result of these classes that has no derivative is returned as it is.
 _PLAIN = frozenset((np.ndarray, *SCALARS))
 
 

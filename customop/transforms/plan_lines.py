@@ -38,8 +38,8 @@ def general_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
     return plan
 
 
-# Symbolic sizes are not among them.
 _ARRAYS = frozenset((np.ndarray,))
+# Symbolic sizes are not among them.
 _PLAIN_NUMBERS = frozenset((bool, int, float, complex))
 
 

@@ -115,10 +115,9 @@ def as_cotangent(
     what: str,
     number: int | None = None,
     structure: Structure | None = None,
-    place: Place | None = None,
 ) -> Any:
     """A cotangent of the shape and dtype of an output; numbers become arrays."""
-    return _as_like(given, output, what, number, "output", structure, place)
+    return _as_like(given, output, what, number, "output", structure)
 
 
 def as_tangent(
