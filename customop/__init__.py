@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from customop.arrays.array import Array, ArrayT
 from customop.arrays.fake import FakeArray, fake_like
-from customop.arrays.kinds import array_kind
-from customop.arrays.numpy_functions import getitem, register_numpy_function
-from customop.arrays.on_demand import add_modules
-from customop.arrays.wrappers import register_array_wrapper
+from customop.arrays.kinds import array_kind, register_array_wrapper
+from customop.arrays.numpy_functions import (
+    add_modules,
+    getitem,
+    register_numpy_function,
+)
 from customop.config import config
-from customop.core.boxes import is_view, write_back
-from customop.core.definition import fallthrough_kernel
-from customop.core.grad_rules import Formula
+from customop.core.builtin_kinds import Formula
 from customop.core.interpreter import Interpreter, Mode
 from customop.core.observe import Observer
 from customop.core.operator import Operator
-from customop.core.rule_kind import RuleKind
-from customop.core.tracer import Tracer
+from customop.core.rule_kind import RuleKind, fallthrough_kernel
+from customop.core.tracer import Tracer, is_view, write_back
 from customop.errors import (
     ArgumentError,
     ContractError,
@@ -193,108 +193,96 @@ __version__ = "0.1.0"
 # Module -> public names in it. Defining an operator needs none of them, so they are
 # imported at the first access: the import takes 19 ms and not 32.
 _LATER: dict[str, str] = {
-    "customop.arrays.making": "array",
-    "customop.arrays.registering": "register_array_type",
+    "customop.arrays.convert": "array register_array_type",
     "customop.arrays.traceable": "traceable",
-    "customop.arrays.tree": "tree",  # the module itself
+    "customop.arrays.tree": "tree",
     "customop.compiling.backends": "register_backend",
-    "customop.compiling.compile": "compile",
-    "customop.compiling.compiled": "Compiled",
-    "customop.control.functions": "cond fori_loop map scan while_loop",
+    "customop.compiling.compile": "compile Compiled",
+    "customop.control.flow": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
-    "customop.core.axis_rules": "axis_rule",
-    "customop.core.partials": "partials",
-    "customop.core.prepared": "prepared",
-    "customop.core.rule_types": "BatchInfo Context",
+    "customop.core.fake_context": "get_ctx",
+    "customop.core.rule_makers": "axis_rule partials prepared BatchInfo Context",
     "customop.graph.graph": "Graph",
     "customop.graph.load": "load_graph",
     "customop.graph.module": "GraphModule",
     "customop.graph.node": "Node",
-    "customop.core.fake_context": "get_ctx",
-    "customop.shapes.active_context": "check",
-    "customop.shapes.sizes": "sizes",  # the module itself
-    "customop.shapes.sym_bool": "SymBool",
-    "customop.shapes.symbolic": "SymFloat SymInt",
-    "customop.graph.passes.common": "eliminate_common_subexpressions",
-    "customop.graph.passes.dead": "eliminate_dead_code",
-    "customop.graph.passes.fold": "fold_constants",
-    "customop.graph.passes.partition": "fuse_nodes inline_graphs split_graph",
-    "customop.graph.passes.reuse": "reuse_buffers",
+    "customop.graph.passes": "eliminate_common_subexpressions eliminate_dead_code fold_constants"
+    " reuse_buffers",
+    "customop.graph.subgraphs": "fuse_nodes inline_graphs split_graph",
     "customop.graph.walk": "walk_graph walk_graph_back",
-    "customop.library.by_schema": "define get_kernel impl",
-    "customop.library.kernels": "register_array_dispatch register_autocast"
-    " register_fake register_kernel",
+    "customop.library.declare": "define get_kernel impl",
     "customop.library.library": "Library",
-    "customop.library.rules": "register register_autograd register_jvp"
-    " register_sample_inputs register_vmap",
+    "customop.library.register": "register_array_dispatch register_autocast register_fake register_kernel"
+    " register register_autograd register_jvp register_sample_inputs register_vmap",
     "customop.profiling.profile": "profile",
     "customop.schema.dataclass_trees": "register_dataclass",
     "customop.schema.dtype_hints": "DType",
+    "customop.shapes.size_context": "check",
+    "customop.shapes.sizes": "sizes",
+    "customop.shapes.symbolic": "SymBool SymFloat SymInt",
     "customop.testing": "assert_close gradcheck gradgradcheck opcheck",
-    "customop.transforms.autocast": "autocast",
-    "customop.transforms.autograd.grad": "grad value_and_grad vjp",
-    "customop.transforms.autograd.native": "native",
-    "customop.transforms.autograd.tracer": "GradTracer",
-    "customop.transforms.autograd.variables": "backward enable_grad no_grad"
-    " stop_gradient variable",
-    "customop.transforms.derivatives": "hessian jacfwd jacrev",
-    "customop.transforms.fake_mode": "FakeMode eval_shape",
+    "customop.transforms.autograd.grad": "grad value_and_grad vjp native",
+    "customop.transforms.autograd.tape": "GradTracer",
+    "customop.transforms.autograd.variables": "backward enable_grad no_grad stop_gradient variable",
+    "customop.transforms.derivatives": "hessian jacfwd jacrev hvp linearize",
     "customop.transforms.functions.checkpoint": "checkpoint",
-    "customop.transforms.functions.custom": "custom_vjp",
-    "customop.transforms.functions.custom_forward": "custom_jvp",
+    "customop.transforms.functions.custom": "custom_vjp custom_jvp",
     "customop.transforms.jvp": "jvp",
-    "customop.transforms.linear": "hvp linearize",
-    "customop.transforms.trace.decompose": "decompose",
-    "customop.transforms.trace.functional": "functionalize",
-    "customop.transforms.trace.make": "make_fx",
-    "customop.transforms.trace.patterns": "replace_pattern",
-    "customop.transforms.trace.tracer": "GraphTracer",
+    "customop.transforms.modes": "autocast FakeMode eval_shape",
+    "customop.transforms.trace.functionalize": "functionalize",
+    "customop.transforms.trace.graph_tracer": "GraphTracer",
+    "customop.transforms.trace.make_fx": "make_fx",
+    "customop.transforms.trace.rewrite": "decompose replace_pattern",
     "customop.transforms.vmap": "vmap",
 }
 
 if TYPE_CHECKING:
     from customop.arrays import tree
-    from customop.arrays.making import array
-    from customop.arrays.registering import register_array_type
+    from customop.arrays.convert import array, register_array_type
     from customop.arrays.traceable import traceable
     from customop.compiling.backends import register_backend
-    from customop.compiling.compile import compile  # noqa: A004  # torch's name
-    from customop.compiling.compiled import Compiled
-    from customop.control.functions import (
+    from customop.compiling.compile import (
+        Compiled,
+        compile,  # noqa: A004  # torch's name
+    )
+    from customop.control.flow import (
         cond,
         fori_loop,
         map,  # noqa: A004  # JAX's name
         scan,
         while_loop,
     )
-    from customop.core.axis_rules import axis_rule
     from customop.core.explain import Candidate, Explanation
     from customop.core.fake_context import get_ctx
-    from customop.core.partials import partials
-    from customop.core.prepared import prepared
-    from customop.core.rule_types import BatchInfo, Context
+    from customop.core.rule_makers import (
+        BatchInfo,
+        Context,
+        axis_rule,
+        partials,
+        prepared,
+    )
     from customop.graph.graph import Graph
     from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
     from customop.graph.node import Node
-    from customop.graph.passes.common import eliminate_common_subexpressions
-    from customop.graph.passes.dead import eliminate_dead_code
-    from customop.graph.passes.fold import fold_constants
-    from customop.graph.passes.partition import fuse_nodes, inline_graphs, split_graph
-    from customop.graph.passes.reuse import reuse_buffers
+    from customop.graph.passes import (
+        eliminate_common_subexpressions,
+        eliminate_dead_code,
+        fold_constants,
+        reuse_buffers,
+    )
+    from customop.graph.subgraphs import fuse_nodes, inline_graphs, split_graph
     from customop.graph.walk import walk_graph, walk_graph_back
-    from customop.library.by_schema import define, get_kernel, impl
-    from customop.library.kernels import (
+    from customop.library.declare import define, get_kernel, impl
+    from customop.library.library import Library
+    from customop.library.register import (
+        register,
         register_array_dispatch,
         register_autocast,
-        register_fake,
-        register_kernel,
-    )
-    from customop.library.library import Library
-    from customop.library.rules import (
-        register,
         register_autograd,
+        register_fake,
         register_jvp,
+        register_kernel,
         register_sample_inputs,
         register_vmap,
     )
@@ -302,18 +290,15 @@ if TYPE_CHECKING:
     from customop.schema.dataclass_trees import register_dataclass
     from customop.schema.dtype_hints import DType
     from customop.shapes import sizes
-    from customop.shapes.active_context import check
-    from customop.shapes.sym_bool import SymBool
-    from customop.shapes.symbolic import SymFloat, SymInt
+    from customop.shapes.size_context import check
+    from customop.shapes.symbolic import SymBool, SymFloat, SymInt
 
     # Each from its own file: mypy 2.4 may take the files for the functions of their names.
     from customop.testing.close import assert_close
     from customop.testing.gradcheck import gradcheck, gradgradcheck
     from customop.testing.opcheck import opcheck
-    from customop.transforms.autocast import autocast
-    from customop.transforms.autograd.grad import grad, value_and_grad, vjp
-    from customop.transforms.autograd.native import native
-    from customop.transforms.autograd.tracer import GradTracer
+    from customop.transforms.autograd.grad import grad, native, value_and_grad, vjp
+    from customop.transforms.autograd.tape import GradTracer
     from customop.transforms.autograd.variables import (
         backward,
         enable_grad,
@@ -321,18 +306,15 @@ if TYPE_CHECKING:
         stop_gradient,
         variable,
     )
-    from customop.transforms.derivatives import hessian, jacfwd, jacrev
-    from customop.transforms.fake_mode import FakeMode, eval_shape
+    from customop.transforms.derivatives import hessian, hvp, jacfwd, jacrev, linearize
     from customop.transforms.functions.checkpoint import checkpoint
-    from customop.transforms.functions.custom import custom_vjp
-    from customop.transforms.functions.custom_forward import custom_jvp
+    from customop.transforms.functions.custom import custom_jvp, custom_vjp
     from customop.transforms.jvp import jvp
-    from customop.transforms.linear import hvp, linearize
-    from customop.transforms.trace.decompose import decompose
-    from customop.transforms.trace.functional import functionalize
-    from customop.transforms.trace.make import make_fx
-    from customop.transforms.trace.patterns import replace_pattern
-    from customop.transforms.trace.tracer import GraphTracer
+    from customop.transforms.modes import FakeMode, autocast, eval_shape
+    from customop.transforms.trace.functionalize import functionalize
+    from customop.transforms.trace.graph_tracer import GraphTracer
+    from customop.transforms.trace.make_fx import make_fx
+    from customop.transforms.trace.rewrite import decompose, replace_pattern
     from customop.transforms.vmap import vmap
 else:
     _MODULE_OF = {
@@ -367,8 +349,32 @@ for _name in __all__:
 
 # Its modules register NumPy's operators through the names above, when one is needed.
 add_modules("np", "customop.numpy", MODULES)
-add_modules("np_out", "customop.numpy", {"outs": ""})
+add_modules(
+    "np_out",
+    "customop.numpy",
+    {
+        "outs": "",
+    },
+)
 # Graphs that are loaded may call these.
-add_modules("customop", "customop.transforms.trace", {"operators": ""})
-add_modules("control", "customop.control", {"operators": ""})
-add_modules("functions", "customop.transforms.functions", {"graphs": ""})
+add_modules(
+    "customop",
+    "customop.transforms.trace",
+    {
+        "graph_tracer": "",
+    },
+)
+add_modules(
+    "control",
+    "customop.control",
+    {
+        "operators": "",
+    },
+)
+add_modules(
+    "functions",
+    "customop.transforms.functions",
+    {
+        "function_operators": "",
+    },
+)

@@ -16,8 +16,6 @@ from customop.errors import (
     shown,
 )
 
-__all__ = ["config"]
-
 _CHECKS = ("first", "always", "never")
 _ALIASING = ("error", "warn", "copy")
 _ON_FAILURE = ("error", "warn")
@@ -251,6 +249,6 @@ def _switch_nans() -> None:
         module.switch(config.check_nans)
 
 
-_NANS = "customop.transforms.nans"
+_NANS = "customop.transforms.modes"
 config: Config = Config()
 config.on_change(_switch_nans)

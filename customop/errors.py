@@ -21,30 +21,6 @@ from typing import Any, TypeVar
 
 from customop.later import later
 
-__all__ = [
-    "ArgumentError",
-    "ContractError",
-    "CustomOpError",
-    "CustomOpWarning",
-    "DataDependentError",
-    "DeviceMismatchError",
-    "GradientError",
-    "GraphError",
-    "GraphFileError",
-    "GuardError",
-    "LeakedTracerError",
-    "MissingRuleError",
-    "NanError",
-    "NoDerivativeError",
-    "OpCheckError",
-    "RegistrationError",
-    "SchemaError",
-    "ShapeError",
-    "SizeError",
-    "UnknownNameError",
-    "VmapError",
-]
-
 difflib: ModuleType = later(import_module, "difflib")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 

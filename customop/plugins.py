@@ -18,8 +18,6 @@ from typing import Any
 from customop.errors import warn_caller
 from customop.later import later
 
-__all__ = ["GROUPS", "KINDS", "OPERATORS", "InstalledPlugin", "load", "plugins_of"]
-
 metadata: ModuleType = later(import_module, "importlib.metadata")
 
 KINDS, OPERATORS = GROUPS = ("customop.kinds", "customop.operators")

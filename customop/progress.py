@@ -14,15 +14,6 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import Any, Protocol, Self, TextIO, TypeVar
 
-__all__ = [
-    "Channel",
-    "Progress",
-    "ProgressLines",
-    "check_channel",
-    "node_channel",
-    "progress",
-]
-
 T = TypeVar("T")
 # Seconds without a line in a pipe: before the first one, and between two.
 _QUIET = 2.0

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 import customop as co
-from customop.arrays import kinds, on_demand
+from customop.arrays import kinds, numpy_functions
 from customop.core.registry import all_operators
 from tests.browser import chromium, visit
 
@@ -83,17 +83,17 @@ def nothing_known() -> None:
 @pytest.fixture
 def numpy_functions_stay() -> Iterator[None]:
     """Take back what a test registers for functions of NumPy, for its process."""
-    on_demand.load_all()  # modules that are imported meanwhile would register once only
-    known, alone = dict(on_demand.FUNCTIONS), dict(on_demand._ALONE)
+    numpy_functions.load_all()  # modules that are imported meanwhile would register once only
+    known, alone = dict(numpy_functions.FUNCTIONS), dict(numpy_functions._ALONE)
     yield
-    for function, fn in list(on_demand.FUNCTIONS.items()):
+    for function, fn in list(numpy_functions.FUNCTIONS.items()):
         if fn is known.get(function):
             continue
         if function in known:
-            on_demand._publish(function, known[function], alone.get(function))
+            numpy_functions._publish(function, known[function], alone.get(function))
         elif not fn.__module__.startswith("customop."):
-            on_demand._publish(function, fn, None)  # forgets what calls came to
-            del on_demand.FUNCTIONS[function]
+            numpy_functions._publish(function, fn, None)  # forgets what calls came to
+            del numpy_functions.FUNCTIONS[function]
 
 
 @pytest.fixture

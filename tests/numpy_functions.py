@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.numpy_reasons import reason_of
-from customop.arrays.on_demand import FUNCTIONS, load_all
+from customop.arrays.numpy_functions import FUNCTIONS, load_all
+from customop.arrays.ufunc_keywords import reason_of
 
 load_all()
 MODULES = {

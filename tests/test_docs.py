@@ -25,7 +25,7 @@ import customop as co
 from customop.cli import COMMANDS
 from customop.cli import main as command_line
 from customop.pytest import plugin
-from customop.testing.opcheck import CHECKS
+from customop.testing.checks.check_jobs import CHECKS
 from tests import numpy_functions
 from tests.benchmarks import pages as benchmark_pages
 from tests.benchmarks.table import read_json
@@ -464,7 +464,7 @@ def test_places_to_add_something_exist() -> None:
 
 def error_codes() -> list[str]:
     """Return the error codes of the mypy plugin; to import it needs mypy."""
-    text = (ROOT / "customop/mypy/codes.py").read_text(encoding="utf-8")
+    text = (ROOT / "customop/mypy/records.py").read_text(encoding="utf-8")
     return [f"customop-{name}" for name in re.findall(r'= _code\("(\w+)"', text)]
 
 

@@ -21,7 +21,7 @@ import customop as co
 from customop import plugins
 from customop.arrays import kinds
 from customop.cli import main
-from customop.core.define import remove_operator
+from customop.core.operator import remove_operator
 from customop.core.registry import operators
 
 ROOT = Path(__file__).parent.parent

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 
-from customop.arrays.array import Array
-from customop.arrays.attributes import FIXED, refuse_setting
-from customop.arrays.describe import abbreviated, describe
-from customop.arrays.dtypes import dtype_of
+from customop.arrays.array import (
+    Array,
+    all_plain,
+    c_strides,
+    dtype_of,
+    like_strides,
+    packed_strides,
+    strides_of,
+)
 from customop.arrays.kinds import (
     FAKE_ARRAY,
     add_array_class,
@@ -25,16 +30,14 @@ from customop.arrays.kinds import (
     is_traced,
     normalize_device,
 )
-from customop.arrays.lost import SETITEM, asked_by_setitem, installed_caller
-from customop.arrays.nested import flat
+from customop.arrays.nested import abbreviated, add_leaf_class, describe, flat
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.arrays.pytree import add_leaf_class
-from customop.arrays.strides import (
-    all_plain,
-    c_strides,
-    like_strides,
-    packed_strides,
-    strides_of,
+from customop.arrays.refusals import (
+    FIXED,
+    SETITEM,
+    asked_by_setitem,
+    installed_caller,
+    refuse_setting,
 )
 from customop.errors import (
     ArgumentError,
@@ -44,19 +47,17 @@ from customop.errors import (
     shown,
 )
 from customop.later import later
-from customop.shapes.symbols import Symbolic
+from customop.shapes.sizes import Symbolic
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from customop.arrays.array import HintT
 
-fit: ModuleType = later(import_module, "customop.arrays.fit")
+ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
 sizes: ModuleType = later(import_module, "customop.shapes.sizes")
-size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
-page: ModuleType = later(import_module, "customop.arrays.page")
-
-__all__ = ["FakeArray", "fake_like"]
+fake_sizes: ModuleType = later(import_module, "customop.arrays.fake_sizes")
+fake_page: ModuleType = later(import_module, "customop.arrays.fake_page")
 
 
 class _Settable(ArrayMethods):
@@ -161,7 +162,7 @@ class FakeArray(_Settable):
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
 
     def _repr_html_(self) -> str:
-        return str(page.fake_html(self))
+        return str(fake_page.fake_html(self))
 
     def _no_data(self, asked: str) -> DataDependentError:
         asked, do = f"{asked} of", "compute with shapes and dtypes only"
@@ -181,7 +182,7 @@ class FakeArray(_Settable):
     def box_write(self, new: Any) -> None:
         """Write a whole new value of this shape and dtype: there is no data to change."""
         if is_traced(new):
-            raise fit.plain_refused("a write", new)
+            raise ufunc_keywords.plain_refused("a write", new)
         self.nonzero_count = None
 
     def box_like(self, constant: Any) -> Any:
@@ -314,7 +315,7 @@ def fake_like(
         )
     if shape is None:
         length = tuple(x.shape)
-        length = length if all_plain(length) else size_arrays.as_sizes(length)
+        length = length if all_plain(length) else fake_sizes.as_sizes(length)
     else:
         length = as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
@@ -443,7 +444,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
                 f"{what}: a shape has no negative lengths, got {lengths}",
                 do="give the length of each axis",
             )
-    return lengths if all_plain(lengths) else size_arrays.as_sizes(lengths)
+    return lengths if all_plain(lengths) else fake_sizes.as_sizes(lengths)
 
 
 def _as_lengths(shape: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Kinds of array, the classes of each kind, and names of devices.
+"""Kinds of array, the classes of each kind, names of devices, and classes of other libraries.
 
 A kind is one `ArrayKind` object. Code asks it for facts (`kind.has_memory`), or asks
 one of the functions below about a value (`has_memory(x)`).
@@ -6,43 +6,34 @@ one of the functions below about a value (`has_memory(x)`).
 
 from __future__ import annotations
 
+import numbers
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from customop.errors import ArgumentError, did_you_mean, quoted, shown
+from customop.errors import (
+    ArgumentError,
+    CustomOpError,
+    RegistrationError,
+    did_you_mean,
+    quoted,
+    shown,
+)
 from customop.later import later
 from customop.plugins import KINDS, load, plugins_of
-
-__all__ = [
-    "ArrayKind",
-    "array_kind",
-    "device_of",
-    "has_data",
-    "has_device",
-    "has_memory",
-    "is_array",
-    "is_array_class",
-    "is_fake",
-    "is_known_device",
-    "is_traced",
-    "kind_name",
-    "kind_of",
-    "known_kinds",
-    "load_kind",
-    "load_kinds",
-    "normalize_device",
-    "registered_base",
-    "registered_kind",
-]
+from customop.shapes.sizes import Symbolic, SymShape
 
 importlib_util: ModuleType = later(import_module, "importlib.util")
+
+
+# ---- kinds of array, the classes of each kind, and names of devices ----
+
 
 # Rows of an operator's table: the fake kernel, and the kernel for all kinds.
 FAKE = "fake"
@@ -450,3 +441,269 @@ def normalize_device(device: Any) -> str:
 def device_kind(device: str) -> str:
     """Name of the kind of array that lives on a device: ``"cuda"`` of ``"cuda:1"``."""
     return device.partition(":")[0]
+
+
+# ---- classes of other libraries beside arrays of ours ----
+# Which side decides an operation.
+
+
+_MISSING = object()
+
+
+class _AtHome(dict[type, bool]):
+    """Class -> whether its values are for operators: arrays of known kinds and numbers.
+
+    Other classes are not kept: they may be registered later, or die.
+    """
+
+    def __missing__(self, cls: type) -> bool:
+        if issubclass(cls, Symbolic | SymShape):
+            return True
+        if issubclass(cls, list | tuple):
+            return False  # they are joined first
+        is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
+        found = is_known and not _decides(cls, "__array_ufunc__")
+        found = found and not has_own_rules(cls)
+        if found:
+            self[cls] = True
+        return found
+
+
+# Every binary operator on a traced array looks up here.
+at_home: _AtHome = _AtHome()
+
+
+def _decides(cls: type, protocol: str) -> bool:
+    """Whether a class has a protocol that is neither NumPy's nor of a known kind."""
+    mine = getattr(cls, protocol, _MISSING)
+    return mine is not _MISSING and mine is not getattr(
+        registered_base(cls) or np.ndarray, protocol, _MISSING
+    )
+
+
+def joined(value: Any, like: Any) -> Any:
+    """A list that is an operand of a ufunc as an array, as NumPy makes one of it."""
+    return np.asarray(value, like=like) if isinstance(value, list | tuple) else value
+
+
+def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a value of another library takes part in the call of a ufunc."""
+    given = inputs
+    if kwargs:
+        given = (*inputs, *(kwargs.get("out") or ()), kwargs.get("where"))
+    for value in given:  # 0.3 us less than any()
+        cls = type(value)
+        if not at_home[cls] and (_decides(cls, "__array_ufunc__") or _is_refused(cls)):
+            return True
+    return False
+
+
+def any_foreign(classes: Iterable[type], protocol: str) -> bool:
+    """Whether a value of another library takes part, which then decides.
+
+    Source: NEP 13 and NEP 18: an implementation that does not know all the classes
+    returns NotImplemented.
+    """
+    for cls in classes:  # any() takes 0.3 us more
+        if not at_home[cls] and (_decides(cls, protocol) or _is_refused(cls)):
+            return True
+    return False
+
+
+# ---- subclasses of NumPy's arrays with arithmetic of their own ----
+
+
+def has_own_rules(cls: type) -> bool:
+    """Whether a class of NumPy arrays means something else by ``x * y`` than NumPy's.
+
+    np.matrix and masked arrays do.
+    """
+    if cls is np.ndarray:
+        return False
+    return issubclass(cls, np.ndarray) and cls.__mul__ is not np.ndarray.__mul__
+
+
+def decides_ufuncs(cls: type) -> bool:
+    """Whether a class of NumPy arrays has ufuncs of its own; registered classes have not."""
+    return issubclass(cls, np.ndarray) and _decides(cls, "__array_ufunc__")
+
+
+def check_own_rules(value: Any, what: str, error: type[CustomOpError]) -> None:
+    """Raise if the class of a value, which messages call `what`, has its own arithmetic.
+
+    A result would be right for its elements, and wrong for a matrix or a mask.
+    """
+    if has_own_rules(type(value)):
+        raise error(
+            f"{what} is a {type(value).__name__}, whose own arithmetic would be lost",
+            do=PLAIN,
+        )
+
+
+def _is_refused(cls: type) -> bool:
+    """False; raise for a class with arithmetic of its own, which would be lost."""
+    if has_own_rules(cls):
+        raise ArgumentError(
+            f"a {cls.__name__} beside a traced or fake array: its own arithmetic would"
+            " be lost",
+            do=PLAIN,
+        )
+    return False
+
+
+def refuse_own_rules(values: Iterable[Any]) -> None:
+    """Raise if the class of a value has arithmetic of its own."""
+    for value in values:
+        if not at_home[type(value)]:
+            _is_refused(type(value))
+
+
+PLAIN_OF_CLASS = "pass np.asarray(x), and make the class of the results again"
+PLAIN = (
+    "pass np.asarray(x); of a masked array x.filled(0), with the mask as an array beside"
+    " it"
+)
+
+# The answer of a class without a say: the operator raises, and says what it takes.
+UNDECIDED = object()
+
+
+def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
+    """The answer of another library to ``x op y``, where `other` is one of the two.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    method : str
+        The method of `other` that Python has not tried yet, such as ``"__radd__"``;
+        empty if it has tried all.
+    other, x, y : object
+
+    Returns
+    -------
+    object
+        The result, NotImplemented to leave it to that method, or `UNDECIDED`.
+    """
+    cls: Any = type(other)
+    if _decides(cls, "__array_ufunc__"):
+        ask = cls.__array_ufunc__
+        # None means: my own methods alone. Source: NEP 13.
+        return NotImplemented if ask is None else ask(other, ufunc, "__call__", x, y)
+    _is_refused(cls)
+    if cls.__module__ == "builtins" or isinstance(other, numbers.Number):
+        return UNDECIDED
+    return NotImplemented if method and hasattr(cls, method) else UNDECIDED
+
+
+# ---- wrappers ----
+# Classes of objects that hold arrays and are not arrays themselves, as xarray's do.
+#
+# Such an object is never a leaf: a transform would take it for a constant, and what it
+# holds would have a gradient of zero. So a call of an operator with one is handed over
+# whole, before any transform or mode sees it, to a function that calls the operator on
+# what it holds.
+
+
+Handler: TypeAlias = Callable[[Any, Sequence[Any]], Any]
+
+# Class -> who calls operators on its objects.
+_by_class_wrappers: dict[type, Handler] = {}
+# Module -> class in it -> the same, or its path: ``"module:function"``.
+_by_path_wrappers: dict[str, dict[str, Handler | str]] = {
+    "xarray": dict.fromkeys(
+        ("DataArray", "Dataset", "Variable"),
+        "customop.interop.xarray.labels:call_operator",
+    )
+}
+
+
+def register_array_wrapper(cls_or_path: type | str, handler: Handler) -> None:
+    """Say how operators are called on objects of a class that hold arrays.
+
+    An operator that gets such an object calls `handler`, before transforms and modes see
+    the call. What it holds may be traced: its gradient is kept, since `handler` calls the
+    operator on it. A rule of the operator for the class comes first.
+
+    Parameters
+    ----------
+    cls_or_path : type or str
+        The class, or ``"module.Class"``, which is looked up once that module is imported.
+        Subclasses are of the same kind.
+    handler : callable
+        ``handler(op, values)`` takes the operator and the values of all its parameters,
+        in the order of the schema. It calls ``op.run(*values)`` with arrays in place of
+        such objects, and returns a result for the caller.
+
+    Raises
+    ------
+    RegistrationError
+        If `cls_or_path` is neither a class nor a path, or `handler` is not a function.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> class Meters:
+    ...     def __init__(self, values):
+    ...         self.values = values
+    >>> def call(op, values):
+    ...     inner = [v.values if isinstance(v, Meters) else v for v in values]
+    ...     return Meters(op.run(*inner))
+    >>> co.register_array_wrapper(Meters, call)
+    >>> co.ops.np.negative(Meters(np.ones(2))).values
+    array([-1., -1.])
+    """
+    if not callable(handler):
+        raise RegistrationError(
+            f"register_array_wrapper: {shown(handler)} is not a function",
+            do="pass a function of an operator and the values of its parameters",
+        )
+    if isinstance(cls_or_path, type):
+        _by_class_wrappers[cls_or_path] = handler
+        return
+    module, dot, name = str(cls_or_path).rpartition(".")
+    if not isinstance(cls_or_path, str) or not dot or not name.isidentifier():
+        raise RegistrationError(
+            f"register_array_wrapper: {shown(cls_or_path)} is neither a class nor a path",
+            do='pass the class, or "module.Class"',
+        )
+    _by_path_wrappers.setdefault(module, {})[name] = handler
+
+
+def may_wrap() -> bool:
+    """Whether there can be such an object: its module is imported."""
+    return bool(_by_class_wrappers) or not sys.modules.keys().isdisjoint(
+        _by_path_wrappers
+    )
+
+
+def handler_of(cls: type) -> Handler | None:
+    """Who calls operators on objects of a class; None for other classes."""
+    if cls.__module__ == "builtins" or not may_wrap():
+        return None
+    for module in [name for name in [*_by_path_wrappers] if name in sys.modules]:
+        for name, handler in [*_by_path_wrappers[module].items()]:
+            found = getattr(sys.modules[module], name, None)
+            if isinstance(found, type):  # the module may be importing still
+                _by_class_wrappers.setdefault(found, _loader(found, handler))
+    return next(
+        (
+            _by_class_wrappers[base]
+            for base in cls.__mro__
+            if base in _by_class_wrappers
+        ),
+        None,
+    )
+
+
+def _loader(cls: type, handler: Handler | str) -> Handler:
+    """The handler of a path, which is imported with the first call."""
+    if not isinstance(handler, str):
+        return handler
+    module, _, name = handler.partition(":")
+
+    def call_imported(target: Any, values: Sequence[Any]) -> Any:
+        found: Handler = getattr(import_module(module), name)
+        _by_class_wrappers[cls] = found
+        return found(target, values)
+
+    return call_imported

@@ -10,43 +10,49 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from customop.arrays.attributes import ABSENT, AbsentAttribute
-from customop.arrays.describe import describe
-from customop.arrays.draws import instead_of_draw
-from customop.arrays.foreign import (
-    any_foreign,
-    at_home,
-    joined,
-    others_decide,
-    refuse_own_rules,
-)
-from customop.arrays.kinds import device_of, is_fake, is_traced
-from customop.arrays.lost import asked_by_setitem, called_method
-from customop.arrays.namespace import namespace_of
-from customop.arrays.numpy_functions import (
-    INDEXING,
-    SETTING,
-    call_numpy,
-    place_of_out,
-    run,
-)
-from customop.arrays.numpy_methods import (
+from customop.arrays.array_methods import (
     ARITHMETIC,
     COMPARISONS,
     SIGNS,
+    WritingMethods,
     as_method,
     binary,
+    namespace_of,
     raising,
     reflected_of,
     unary,
 )
-from customop.arrays.numpy_names import missing, name_call
-from customop.arrays.on_demand import ALONE, CALLS
-from customop.arrays.writing import WritingMethods
+from customop.arrays.kinds import (
+    any_foreign,
+    at_home,
+    device_of,
+    is_fake,
+    is_traced,
+    joined,
+    others_decide,
+    refuse_own_rules,
+)
+from customop.arrays.nested import describe
+from customop.arrays.numpy_functions import (
+    ALONE,
+    CALLS,
+    INDEXING,
+    SETTING,
+    call_numpy,
+    missing,
+    name_call,
+    place_of_out,
+    run,
+)
+from customop.arrays.refusals import (
+    ABSENT,
+    AbsentAttribute,
+    asked_by_setitem,
+    called_method,
+    instead_of_draw,
+)
 from customop.errors import ArgumentError, CustomOpError
-from customop.shapes.symbols import Symbolic, with_arrays
-
-__all__: list[str] = []
+from customop.shapes.sizes import Symbolic, with_arrays
 
 
 class ArrayMethods(WritingMethods):

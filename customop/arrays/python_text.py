@@ -15,8 +15,6 @@ from customop.arrays.kinds import CPU, is_array, kind_of
 from customop.arrays.nested import nests, steps
 from customop.later import later
 
-__all__ = ["FILLER", "PythonText", "dtype_text", "margin", "reach"]
-
 base64: ModuleType = later(import_module, "base64")
 dataclasses: ModuleType = later(import_module, "dataclasses")
 zlib: ModuleType = later(import_module, "zlib")

@@ -17,16 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import ParamSpec
 
-from customop.arrays.kinds import is_fake, is_traced
-from customop.arrays.namespace import (
+from customop.arrays.array_methods import (
     CONVERSIONS,
     KeepingNamespace,
     first_virtual,
     keeping,
 )
+from customop.arrays.kinds import is_fake, is_traced
 from customop.errors import ArgumentError, shown
-
-__all__ = ["traceable"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,14 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from customop.arrays import pytree
-from customop.arrays.array import Array
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import is_inexact, is_real_float
-from customop.arrays.foreign import check_own_rules
-from customop.arrays.kinds import is_array
+from customop.arrays import nested
+from customop.arrays.array import Array, is_inexact, is_real_float
+from customop.arrays.kinds import check_own_rules, is_array
+from customop.arrays.nested import Structure, abbreviated, show
 from customop.arrays.numpy_functions import INDEXING, call_numpy
-from customop.arrays.pytree import Structure
 from customop.errors import ArgumentError, ShapeError
 
 __all__ = [
@@ -64,7 +61,7 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:  # noqa: A001  # 
     >>> co.tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
-    return pytree.map_leaves(fn, tree, *rest)
+    return nested.map_leaves(fn, tree, *rest)
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -84,7 +81,7 @@ def leaves(tree: Any) -> list[Any]:
     >>> co.tree.leaves({"b": [1, None, 2], "a": 3})
     [3, 1, 2]
     """
-    return pytree.leaves(tree)
+    return nested.leaves(tree)
 
 
 def structure(tree: Any) -> Structure:
@@ -104,7 +101,7 @@ def structure(tree: Any) -> Structure:
     >>> co.tree.structure([1, (2, 3)]) == co.tree.structure([0, (0, 0)])
     True
     """
-    return pytree.flatten(tree)[1]
+    return nested.flatten(tree)[1]
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
@@ -126,7 +123,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> co.tree.unflatten(structure, [10 * leaf for leaf in found])
     {'a': 10, 'b': (20, 30)}
     """
-    return pytree.flatten(tree)
+    return nested.flatten(tree)
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -154,7 +151,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     >>> co.tree.unflatten(co.tree.structure([0, (0, 0)]), "abc")
     ['a', ('b', 'c')]
     """
-    return pytree.unflatten(structure, list(leaves))
+    return nested.unflatten(structure, list(leaves))
 
 
 def reduce(fn: Callable[[T, Any], T], tree: Any, initial: T) -> T:
@@ -178,7 +175,7 @@ def reduce(fn: Callable[[T, Any], T], tree: Any, initial: T) -> T:
     >>> co.tree.reduce(lambda total, x: total + np.sum(x), {"a": np.ones(2), "b": 3}, 0)
     np.float64(5.0)
     """
-    return functools.reduce(fn, pytree.leaves(tree), initial)
+    return functools.reduce(fn, nested.leaves(tree), initial)
 
 
 # ---- one vector for all leaves ----
@@ -217,7 +214,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     >>> unravel(2 * vector)
     {'w': array([[2., 2.]]), 'b': array(6.)}
     """
-    found, structure = pytree.flatten(tree)
+    found, structure = nested.flatten(tree)
     arrays = [_as_array(leaf) for leaf in found]
     models = [(tuple(a.shape), a.dtype) for a in arrays]
     count = sum(math.prod(shape) for shape, _ in models)
@@ -225,7 +222,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     def unravel(vector: Array) -> Any:
         """The tree of a vector."""
         _check_vector(vector, count)
-        return pytree.unflatten(structure, _parts(vector, models))
+        return nested.unflatten(structure, _parts(vector, models))
 
     if not arrays:
         return np.zeros(0), unravel

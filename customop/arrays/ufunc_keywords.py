@@ -1,19 +1,22 @@
-"""Keywords of ufuncs: where, dtype, signature, casting, order, subok."""
+"""Keywords of ufuncs, results written to `out`, and functions that have no operator."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from customop.arrays.dtypes import dtype_of
-from customop.arrays.kinds import is_array
-from customop.arrays.numpy_names import numpy_name
-from customop.errors import ArgumentError
+from customop.arrays.array import dtype_of, in_byte_order
+from customop.arrays.kinds import is_array, is_fake, is_traced
+from customop.arrays.nested import describe
+from customop.arrays.numpy_functions import numpy_name
+from customop.errors import ArgumentError, ShapeError
 
-__all__ = ["call_with", "for_out", "hide", "is_reduction"]
+# ---- keywords of ufuncs: where, dtype, signature, casting, order, subok ----
+
 
 # Keyword of ufuncs -> the value that is the same as leaving it out.
 _DEFAULTS: dict[str, Any] = {
@@ -216,3 +219,159 @@ def for_out(
             return (*args[:2], wide if args[2] is None else args[2], *args[3:])
         keywords["dtype"] = wide
     return args
+
+
+# ---- fit ----
+# Results that are written in place, cast and broadcast to the array as by NumPy.
+
+
+def fit_into(
+    box: Any, new: Any, name: str, casting: Any = "same_kind", *, widens: bool = True
+) -> Any:
+    """A result in the dtype and shape of the array that it is written into.
+
+    Ufuncs broadcast it there (`widens`), other functions do not.
+
+    Raises
+    ------
+    ArgumentError
+        If NumPy does not cast it by this rule.
+    ShapeError
+        If it does not broadcast to the array.
+    """
+    if not hasattr(new, "shape"):
+        new = np.asarray(new)
+    if new.dtype != box.dtype:
+        new = _cast_fit(box, new, name, casting)
+    if tuple(new.shape) == tuple(box.shape):
+        return new
+    return _widened(box, new, name, widens=widens)
+
+
+def _cast_fit(box: Any, new: Any, name: str, casting: Any) -> Any:
+    if not np.can_cast(new.dtype, box.dtype, casting):
+        raise ArgumentError(
+            f"{name}: cannot cast the result of dtype {new.dtype} to the dtype"
+            f" {box.dtype} of the array that it is written into (casting={casting!r})",
+            do=f"use a new array: x = {name}(...), or write x[...] = value, which"
+            " casts",
+        )
+    return new.astype(box.dtype)
+
+
+def _widened(box: Any, new: Any, name: str, *, widens: bool) -> Any:
+    shape, own = tuple(box.shape), tuple(new.shape)
+    try:
+        fits = widens and np.broadcast_shapes(own, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"{name}: the result of shape {own} cannot be broadcast to the shape {shape}"
+            " of the array that it is written into",
+            do=f"use a new array: x = {name}(...)",
+        )
+    # A broadcast array alone would be read-only, and its elements one in memory.
+    return np.copy(np.broadcast_to(new, shape), order="C")
+
+
+def check_outs(outs: tuple[Any, ...], name: str, value: Any) -> None:
+    """Raise for an array of ``out=`` that cannot take a value like this one."""
+    for out in outs:
+        if out is None:
+            continue
+        if not is_traced(out) and not is_fake(out):
+            raise plain_refused(f"{name}(out=...)", value)
+        if out.box_is_scalar:
+            raise ArgumentError(
+                f"{name}(out=...) is given {describe(out)}, a scalar, which never"
+                " changes",
+                do="use the result",
+            )
+
+
+def write_out(
+    out: Any, new: Any, name: str, casting: Any, where: Any, *, widens: bool
+) -> None:
+    """Write the result of a NumPy function into the array of ``out=``."""
+    fitted = fit_into(out, new, name, casting, widens=widens)
+    if where is not True:
+        fitted = in_byte_order(np.where(where, fitted, out), out.dtype)
+    out.box_write(fitted)
+
+
+def plain_refused(name: str, value: Any) -> ArgumentError:
+    """The error for a traced or fake value that is written into a plain array."""
+    return ArgumentError(
+        f"{name} would write {describe(value)} into a plain array",
+        do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
+    )
+
+
+# ---- why some functions of NumPy have no operator, and what to use instead ----
+# Errors, ``customop coverage`` and the guide say it with these words.
+
+
+class Reason(NamedTuple):
+    """Why a function has no operator.
+
+    Attributes
+    ----------
+    why : str
+        A clause that follows "has no operator:".
+    instead : str
+        What to do, as errors say it.
+    """
+
+    why: str
+    instead: str
+
+
+_TEXT: Final = Reason(
+    "text has no derivative",
+    "call it outside of the transform, and pass numbers that are made of the text",
+)
+_DATES: Final = Reason(
+    "dates have no derivative",
+    "call it outside of the transform, and pass its result as a number",
+)
+_SAVES: Final = Reason(
+    "a file takes values, and a traced or fake array may not have one",
+    "return the array from the function, and save it there",
+)
+_READS: Final = Reason(
+    "it reads text, memory or Python values, and never a traced or fake array",
+    "leave like= away, and compute with its result",
+)
+_PRINTS: Final = Reason(
+    "a traced or fake array may have no digits to print",
+    "use print(x), which shows what is known, or print the result of the function",
+)
+_MEMORY: Final = Reason(
+    "a traced or fake array has no memory of its own",
+    "ask it of the plain arrays, outside of the transform",
+)
+
+_REASONS: dict[str, Reason] = {
+    **dict.fromkeys(("array2string", "array_repr", "array_str"), _PRINTS),
+    **dict.fromkeys(("save", "savetxt", "savez", "savez_compressed"), _SAVES),
+    **dict.fromkeys(("may_share_memory", "shares_memory"), _MEMORY),
+    **dict.fromkeys(
+        ("busday_count", "busday_offset", "datetime_as_string", "is_busday"), _DATES
+    ),
+    **dict.fromkeys(
+        ("frombuffer", "fromfile", "fromiter", "fromstring", "genfromtxt", "loadtxt"),
+        _READS,
+    ),
+}
+
+
+def reason_of(function: Any) -> Reason | None:
+    """Why a function of NumPy has no operator; None where there is no special reason."""
+    name = getattr(function, "__name__", "")
+    if getattr(np, name, None) is function:
+        return _REASONS.get(name)
+    # NumPy imports this module at its first use.
+    text = sys.modules.get("numpy.strings")
+    return _TEXT if getattr(text, name, None) is function else None

@@ -1,7 +1,7 @@
 """The command line: ``python -m customop`` and ``customop``.
 
-It may import every folder but `mypy` and `pytest`. Start with `command`, then one of
-the commands, such as `listing`. A new command is a module with a `Command` and a row
+It may import every folder but `mypy` and `pytest`. Start with `plain`, then one of
+the commands, such as `show`. A new command is a module with a `Command` and a row
 of the table below.
 """
 
@@ -23,17 +23,10 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import metadata
 from typing import NoReturn
 
-from customop.cli import (
-    benchmarking,
-    checking,
-    coverage,
-    listing,
-    showing,
-    stubbing,
-)
-from customop.cli.command import Command, UsageError
-from customop.cli.finding import import_target
+from customop.cli import bench, check, show
 from customop.cli.output import COLORS, check_path, make_output
+from customop.cli.plain import Command, UsageError
+from customop.cli.targets import import_target
 from customop.errors import CustomOpError, did_you_mean, quoted
 
 __all__ = ["main"]
@@ -42,13 +35,13 @@ __all__ = ["main"]
 COMMANDS = {
     command.name: command
     for command in (
-        listing.COMMAND,
-        showing.SHOW,
-        showing.EXPLAIN,
-        checking.COMMAND,
-        coverage.COMMAND,
-        benchmarking.COMMAND,
-        stubbing.COMMAND,
+        show.COMMAND,
+        show.SHOW,
+        show.EXPLAIN,
+        check.COMMAND,
+        show.COVERAGE_COMMAND,
+        bench.COMMAND,
+        show.STUBBING_COMMAND,
     )
 }
 

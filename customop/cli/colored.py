@@ -13,10 +13,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from customop.cli.outcomes import STATUSES
-from customop.cli.plain import STYLES, Plain
-
-__all__ = ["Rich"]
+from customop.cli.plain import STATUSES, STYLES, Plain
 
 # Wider columns are wrapped, but never to fewer characters than this.
 _NARROW = 20

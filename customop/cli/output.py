@@ -9,12 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
-from customop.cli.command import UsageError
-from customop.cli.plain import Html, Json, Plain
+from customop.cli.plain import Html, Json, Plain, UsageError
 from customop.errors import CustomOpError
 from customop.progress import Progress, check_channel, progress
-
-__all__ = ["COLORS", "check_path", "make_output", "watched"]
 
 COLORS = ("auto", "always", "never")
 

@@ -1,13 +1,20 @@
-"""How commands print: plain text for pipes, and JSON for programs."""
+"""Commands and reports, and how they print: plain text, and JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-__all__ = ["STYLES", "Html", "Json", "Plain"]
+from customop.errors import CustomOpError
+from customop.testing.opcheck import OpCheckResult
+
+# ---- how commands print: plain text for pipes, and JSON for programs ----
+
 
 # Words in tables and lines -> how rich shows them.
 STYLES = {
@@ -98,3 +105,109 @@ class Html(Plain):
     def page(self, make: Callable[[], str]) -> None:
         """Print the page."""
         self._write(make())
+
+
+# ---- the description of one command ----
+
+
+class UsageError(CustomOpError):
+    """The command line has wrong input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its texts, its arguments and its function.
+
+    Attributes
+    ----------
+    name : str
+    summary : str
+        One line, for the list of commands.
+    description : str
+        The text of `--help`.
+    shape : str
+        The document of `--json`, with types in place of values.
+    add_arguments : callable
+        ``add_arguments(parser)`` adds the arguments of this command.
+    run : callable
+        ``run(options, output)`` prints, and returns the exit status. It prints text,
+        a document and a page; the output shows those that are asked for.
+    has_page : bool
+        Whether it makes a page.
+    """
+
+    name: str
+    summary: str
+    description: str
+    shape: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace, Plain], int]
+    has_page: bool = True
+
+
+# ---- the results of checks, and the reports of operators ----
+
+
+# Status -> its word in tables, in the order of the counts.
+STATUSES = {
+    "passed": "passed",
+    "failed": "FAILED",
+    "error": "ERROR",
+    "skipped": "skipped",
+    "waived": "waived",
+}
+
+
+class CheckOutcome(NamedTuple):
+    """The result of one check of an operator.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    status : str
+        One of `STATUSES`; "error" where the check could not run.
+    text : str
+        A note, the reason for skipping or of the waiver, or the error.
+    type : str
+        Class of the error; empty without an error.
+    seconds : float
+    """
+
+    check: str
+    status: str
+    text: str = ""
+    type: str = ""
+    seconds: float = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the check failed or could not run."""
+        return self.status in ("failed", "error")
+
+
+class Report(NamedTuple):
+    """All outcomes of one operator, how long they took, and the result itself."""
+
+    qualname: str
+    outcomes: tuple[CheckOutcome, ...]
+    seconds: float
+    result: OpCheckResult | None = None
+
+    @property
+    def status(self) -> str:
+        """The worst status of its outcomes."""
+        seen = {outcome.status for outcome in self.outcomes}
+        worst = ("error", "failed", "passed", "waived")
+        return next((s for s in worst if s in seen), "skipped")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a check failed or could not run."""
+        return any(outcome.has_failed for outcome in self.outcomes)
+
+
+def total(reports: Iterable[Report]) -> dict[str, int]:
+    """The number of outcomes with each status."""
+    seen = Counter(o.status for report in reports for o in report.outcomes)
+    return {status: seen[status] for status in STATUSES}

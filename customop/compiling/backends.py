@@ -1,13 +1,16 @@
-"""Back ends: functions that turn a graph into code, each with a name."""
+"""Back ends: functions that turn a graph into code, the default one, and kernels of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeAlias
 
-from customop.core.changes import changing
-from customop.core.rerun import is_newer
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import device_kind
+from customop.core.redefine import is_newer
+from customop.core.table import changing
 from customop.errors import (
     ArgumentError,
     RegistrationError,
@@ -18,9 +21,19 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
+from customop.graph.node import CONSTANT
+from customop.later import later
 
-__all__ = ["Backend", "find_backend", "register_backend", "returns_lists"]
+cupy_backend: ModuleType = later(import_module, "customop.compiling.cupy_backend")
+numpy_backend: ModuleType = later(
+    import_module, "customop.compiling.numpy_backend.build"
+)
+
+
+# ---- back ends: functions that turn a graph into code, each with a name ----
+
 
 Backend: TypeAlias = Callable[[GraphModule], Callable[..., Any]]
 
@@ -33,9 +46,9 @@ def _eager(module: GraphModule) -> Callable[..., list[Any]]:
 # Name -> the back end, or the module that has it as its function `build`.
 _backends: dict[str, Backend | str] = {
     "eager": _eager,
-    "numpy": "customop.compiling.default",
+    "numpy": "customop.compiling.backends",
     "numba": "customop.compiling.numba_backend",
-    "jax": "customop.interop.jax.backend",
+    "jax": "customop.interop.jax.jax_backend",
 }
 
 # Those that return a list of leaves, so that nothing looks whether they do.
@@ -123,3 +136,79 @@ def find_backend(given: str | Backend) -> Backend:
         found = import_module(found).build
         _backends[given] = found
     return found
+
+
+# ---- the back end "numpy": code for the arrays of a graph, wherever they are ----
+
+
+def build(module: GraphModule) -> Callable[..., list[Any]]:
+    """A function of the leaves of the inputs, which returns a list of those of the result."""
+    vals = [node.val for node in module.inputs]
+    kinds = {device_kind(val.device) for val in vals if isinstance(val, FakeArray)}
+    backend = cupy_backend if "cuda" in kinds else numpy_backend
+    run: Callable[..., list[Any]] = backend.build(module)
+    return run
+
+
+# ---- kernels: groups of pointwise calls that run as one piece of machine code ----
+
+
+class Kernel(GraphModule):
+    """The graph of a group, and a function that computes the same at once.
+
+    Parameters
+    ----------
+    group : GraphModule
+    fused : callable
+        Takes the inputs of the group, then its constants, and returns its only result.
+    can_run : callable
+        Of the same: whether `fused` gives what the calls give, one after the other; if
+        not, those are made.
+    """
+
+    def __init__(
+        self,
+        group: GraphModule,
+        fused: Callable[..., Any],
+        can_run: Callable[..., bool],
+    ) -> None:
+        super().__init__(group.graph, name=group.name, place=group.place)
+        self.fused: Callable[..., Any] = fused
+        self._can_run = can_run
+        self._constants = tuple(
+            group.graph.constants[n.target]
+            for n in group.graph.nodes
+            if n.op == CONSTANT
+        )
+
+    def with_graph(self, graph: Graph) -> GraphModule:
+        """The kernel itself: passes that simplify its graph change no result of it."""
+        return self
+
+    def run(self, *leaves: Any) -> Any:
+        """Compute the result of the group."""
+        given = (*leaves, *self._constants)
+        if not self._can_run(*given):
+            return super().run(*leaves)
+        try:
+            return self.fused(*given)
+        except FloatingPointError:
+            # The calls themselves warn or raise, each by its own name.
+            return super().run(*leaves)
+
+
+def is_in_c_order(arrays: Iterable[Any]) -> bool:
+    """Whether ufuncs of these give results in C order, in whatever steps.
+
+    A ufunc lays out its result as its operands are laid out. Axes of stride 0 have no
+    say. Source: NumPy's ``order="K"``. Numbers of Python are left to the calls.
+    """
+    return all(
+        type(a) not in (int, float) and (a.flags.c_contiguous or _descends(a.strides))
+        for a in arrays
+    )
+
+
+def _descends(strides: tuple[int, ...]) -> bool:
+    steps = [step for step in strides if step]
+    return all(step > 0 for step in steps) and steps == sorted(steps, reverse=True)

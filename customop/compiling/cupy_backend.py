@@ -15,16 +15,18 @@ from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import device_kind
-from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
-from customop.compiling.kernel import Kernel
+from customop.compiling.backends import Kernel
+from customop.compiling.kernel_code import (
+    ElementProgram,
+    in_c,
+    kernels_of,
+    with_kernels,
+)
 from customop.compiling.report import NodeGroup
-from customop.compiling.scalar_code import in_c
-from customop.core.changes import changing
-from customop.graph.memory import OUTSIDE, Memory
+from customop.core.table import changing
+from customop.graph.graph import OUTSIDE, Memory
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, Node
-
-__all__ = ["build"]
 
 CUDA = "cuda"
 

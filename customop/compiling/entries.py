@@ -1,41 +1,47 @@
-"""Entries: what a compiled function has for one kind of arguments."""
+"""Entries: what a compiled function has for one kind of arguments, captured under checks."""
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from typing import Any, ClassVar
+from types import FrameType
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
-from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
+from customop.arrays.nested import Structure, describe, flatten, leaf_classes, unflatten
 from customop.compiling.backends import Backend
-from customop.compiling.calls import Call, CallLines, symbolic_axes
-from customop.compiling.capturing import CapturedCall
-from customop.compiling.leaf_guards import family_of, kind_of_leaf
-from customop.compiling.own_results import own_results
-from customop.compiling.parameters import Parameters
-from customop.compiling.surroundings import Surroundings
-from customop.errors import counted, shown
+from customop.compiling.call_code import (
+    Call,
+    CallLines,
+    Parameters,
+    own_results,
+    symbolic_axes,
+)
+from customop.compiling.capture import Axes, CapturedCall, Finish, captured
+from customop.compiling.surroundings import (
+    GONE,
+    Surroundings,
+    WatchedName,
+    family_of,
+    is_installed,
+    kind_of_leaf,
+)
+from customop.core.interpreter import current_mode
+from customop.errors import GraphError, counted, place, shown
+from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL
-from customop.graph.passes.common import frozen_key
-from customop.graph.unpack import packer
+from customop.graph.passes import frozen_key
 from customop.transforms.generators import is_generator
-from customop.transforms.trace.paths import paths_of
+from customop.transforms.trace.make_fx import paths_of
 
-__all__ = [
-    "CallArguments",
-    "Entry",
-    "calls_text",
-    "checked_code",
-    "code_of",
-    "eager_entry",
-    "make_entry",
-    "may_draw",
-]
+# ---- entries: what a compiled function has for one kind of arguments ----
 
 
 class CallArguments:
@@ -313,3 +319,208 @@ def checked_code(code: Callable[..., Any], out_spec: Structure) -> Callable[...,
         return [out] if count == 1 else [*out]
 
     return run
+
+
+# ---- environment variables that a function reads while it is captured ----
+
+
+class EnvironmentReads:
+    """Notes which variables code of the user reads while it is open.
+
+    ``os.environ`` turns each name that it looks up into bytes by a function of its own. So
+    reads by ``os.getenv`` and in other modules are seen, and other calls pay nothing.
+
+    Attributes
+    ----------
+    names : list of WatchedName
+        What was read, in order.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[WatchedName] = []
+        self._encode: Callable[[str], str] = os.environ.encodekey
+        self._before: dict[str, str] = {**os.environ}
+        self._found: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        encode = self._encode
+        found, thread = self._found, threading.get_ident()
+
+        def noting(name: str) -> str:
+            if threading.get_ident() == thread and _is_of_user(sys._getframe(1)):
+                found[name] = None
+            return encode(name)
+
+        os.environ.encodekey = noting
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.environ.encodekey = self._encode
+        self.names = [
+            WatchedName(
+                os.environ,
+                name,
+                self._before.get(name, GONE),
+                f"the environment variable '{name}'",
+            )
+            for name in self._found
+        ]
+
+
+# Modules that read variables for their callers.
+_READERS = ("os", "collections.abc", __name__)
+
+
+def _is_of_user(frame: FrameType | None) -> bool:
+    """Whether a frame that looks a name up runs for code of the user.
+
+    A module that is imported meanwhile reads its variables once, as without capturing.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in _READERS:
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name == "<module>":
+        return False
+    return not is_installed(frame.f_globals.get("__name__") or "")
+
+
+# ---- capture a function, and see that it does nothing but compute meanwhile ----
+
+
+# One function is captured at a time: two locks could wait for each other.
+capturing: AbstractContextManager[bool] = threading.RLock()
+
+
+@contextmanager
+def outside_of_modes() -> Iterator[None]:
+    """Capture for later calls, too: the mode of a vmap around this one is not seen."""
+    token = current_mode.set(None)
+    try:
+        yield
+    finally:
+        current_mode.reset(token)
+
+
+def captured_alone(
+    fn: Callable[..., Any],
+    title: str,
+    given: CallArguments,
+    surroundings: Surroundings,
+    sizes: Mapping[str, Any] | None,
+    free: Axes,
+    numbers: Collection[int] = (),
+    finish: Finish | None = None,
+) -> CapturedCall:
+    """Capture a function; raise if it has assigned or written what a graph would not.
+
+    Parameters
+    ----------
+    fn : callable
+    title : str
+        Its name for messages.
+    given : CallArguments
+    surroundings : Surroundings
+        What it can reach. What it has assigned is put back.
+    sizes, free, numbers, finish
+        As for `captured`.
+    """
+    _refuse_iterators(fn, title, surroundings)
+    arrays = surroundings.contents_of_arrays()
+    leaves = given.leaves
+    with EnvironmentReads() as reads:
+        found = captured(
+            fn, given.args, given.kwargs, leaves, sizes, free, numbers, finish
+        )
+    surroundings.add_names(reads.names)
+    _check_unchanged(fn, title, surroundings)
+    _check_unwritten(fn, title, arrays)
+    return found
+
+
+def _check_unchanged(
+    fn: Callable[..., Any], title: str, surroundings: Surroundings
+) -> None:
+    """Raise if the function has assigned what a graph would not assign."""
+    changed = surroundings.changed()
+    for slot, _ in changed:
+        slot.restore()
+    if changed:
+        _refuse_assignment(fn, title, changed[0][0])
+    emptied = surroundings.emptied()
+    for contents in emptied:
+        contents.restore()
+    if emptied:
+        raise GraphError(
+            f"compile: '{title}' takes something out of {emptied[0].label}, which its"
+            " graph would not do",
+            f"it is at {place(fn)}",
+            do="take it out before the call, and pass it as an argument",
+        )
+    surroundings.leave_out_written()
+
+
+def _refuse_iterators(
+    fn: Callable[..., Any], title: str, surroundings: Surroundings
+) -> None:
+    """Raise for iterators: the graph would keep the items of the first call."""
+    for iterator, label in surroundings.iterators:
+        raise GraphError(
+            f"compile: '{title}' uses {label}, a {type(iterator).__name__}: its graph"
+            " would use the same items again and again",
+            f"it is used at {surroundings.line_of(iterator) or place(fn)}",
+            do="call next() outside, and pass what it returns as an argument; or pass a list",
+        )
+
+
+def _check_unwritten(
+    fn: Callable[..., Any], title: str, arrays: Sequence[tuple[str, Any, Any]]
+) -> None:
+    """Raise if the function has written to an array from outside of it."""
+    for label, array, before in arrays:
+        if array.tobytes() != before.tobytes():
+            array[...] = before
+            raise GraphError(
+                f"compile: '{title}' writes to {label} by values that do not"
+                " depend on its arguments, which its graph would not do",
+                f"it is at {place(fn)}",
+                do="pass the array as an argument",
+            )
+
+
+def _refuse_assignment(
+    fn: Callable[..., Any], title: str, slot: WatchedName
+) -> NoReturn:
+    raise GraphError(
+        f"compile: '{title}' assigns {slot.label}, which its graph would not do",
+        f"it is at {place(fn)}",
+        do="return the new value, and pass it as an argument",
+    )
+
+
+# ---- which lengths and numbers differ between the calls that were compiled ----
+
+
+def free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> Axes:
+    """The axes whose lengths differ between calls."""
+    found: dict[int, set[int]] = {}
+    for entry in entries:
+        for i, (now, before) in enumerate(zip(shapes, entry.shapes, strict=True)):
+            for axis, (n, m) in enumerate(zip(now, before, strict=True)):
+                if n != m and n > 1 and m > 1:
+                    found.setdefault(i, set()).add(axis)
+    return found
+
+
+def free_numbers(entries: Sequence[Entry], numbers: Mapping[int, Any]) -> list[int]:
+    """The ints and floats that differ between calls, and whose values nothing asks for."""
+    fixed = fixed_numbers(entries)
+    return [
+        i
+        for i, key in numbers.items()
+        if i not in fixed and any(entry.numbers[i] != key for entry in entries)
+    ]
+
+
+def fixed_numbers(entries: Sequence[Entry]) -> dict[int, str]:
+    """Those whose values were asked for, and why."""
+    known = [entry.found.fixed for entry in entries if entry.found is not None]
+    return {i: why for fixed in known for i, why in fixed.items()}

@@ -13,34 +13,38 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.dtypes import dtype_of
+from customop.arrays.array import dtype_of
 from customop.arrays.kinds import CPU, device_of, is_fake, is_traced
-from customop.arrays.pytree import flatten, key_orders, unflatten
+from customop.arrays.nested import flatten, key_orders, unflatten
 from customop.compiling.backends import Backend
-from customop.compiling.calls import MISS, Call
-from customop.compiling.capturing import cleaned
-from customop.compiling.checked import capturing, outside_of_modes
-from customop.compiling.entries import CallArguments, checked_code
-from customop.compiling.forward import CONSTANT, MOVING
-from customop.compiling.forward_entry import JvpEntry, VmapEntry
-from customop.compiling.grad_entry import GradEntry
-from customop.compiling.level_entry import LevelEntry, TakenApart
-from customop.compiling.parameters import Parameters
+from customop.compiling.call_code import MISS, Call, Parameters
+from customop.compiling.capture import cleaned
+from customop.compiling.entries import (
+    CallArguments,
+    capturing,
+    checked_code,
+    outside_of_modes,
+)
+from customop.compiling.joint_graphs import CONSTANT, MOVING, PLAIN
+from customop.compiling.level_entries import (
+    CompiledNode,
+    GradEntry,
+    JvpEntry,
+    LevelEntry,
+    TakenApart,
+    VmapEntry,
+)
 from customop.compiling.report import reason_for
 from customop.compiling.surroundings import Surroundings
-from customop.compiling.tape import CompiledNode
-from customop.compiling.within import PLAIN
-from customop.core.boxes import is_scalar
 from customop.core.interpreter import current_mode, highest
+from customop.core.tracer import is_scalar
 from customop.errors import warn_caller
 from customop.graph.module import GraphModule
-from customop.transforms.autograd.interpreter import GradInterpreter
-from customop.transforms.batch import BatchInterpreter
-from customop.transforms.functions.call import FunctionTable
+from customop.transforms.autograd.reverse import GradInterpreter
+from customop.transforms.functions.function_calls import FunctionTable
 from customop.transforms.jvp import JvpInterpreter
-from customop.transforms.trace.interpreter import fake_of
-
-__all__ = ["Levels"]
+from customop.transforms.trace.recorder import fake_of
+from customop.transforms.vmap_interpreter import BatchInterpreter
 
 
 class Levels:

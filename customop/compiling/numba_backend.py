@@ -16,14 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
-from customop.compiling.kernel import Kernel, is_in_c_order
+from customop.compiling.backends import Kernel, is_in_c_order
+from customop.compiling.kernel_code import (
+    ElementProgram,
+    in_python,
+    kernels_of,
+    with_kernels,
+)
 from customop.compiling.numpy_backend.build import build as build_numpy
-from customop.compiling.numpy_backend.limits import limits
-from customop.compiling.numpy_backend.number_arrays import with_number_arrays
-from customop.compiling.scalar_code import in_python
+from customop.compiling.numpy_backend.elementwise_runs import limits
+from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.compiling.team import team
-from customop.core.generated import generate
+from customop.core.codegen import generate
 from customop.errors import ArgumentError
 from customop.graph.module import GraphModule
 
@@ -35,7 +39,6 @@ except ImportError as _error:  # pragma: no cover  # tried where it is not insta
         do="pip install 'customop[numba]'",
     ) from _error
 
-__all__ = ["build"]
 
 # numba compiles in one thread at a time.
 _compiling = threading.Lock()

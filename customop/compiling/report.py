@@ -1,34 +1,37 @@
-"""Reports: what a compiled function has compiled, and why it compiled again."""
+"""Reports: what a compiled function has compiled, why it compiled again, and their page."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from customop.arrays.describe import describe
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
+from customop.arrays.nested import describe
 from customop.compiling.entries import CallArguments, Entry
 from customop.compiling.surroundings import WatchedName
-from customop.errors import shown
+from customop.errors import counted, shown
 from customop.frozen import Frozen
 from customop.later import later
-from customop.shapes.guards import Guard
+from customop.pages.html import (
+    Child,
+    Element,
+    badge,
+    card,
+    code,
+    element,
+    fact_list,
+    fold,
+    grid,
+    in_notebook,
+    mono,
+    section,
+    title,
+)
+from customop.shapes.conditions import Guard
 
-__all__ = [
-    "CompileReport",
-    "EntryFacts",
-    "NodeGroup",
-    "facts_of",
-    "groups_of",
-    "lines_of",
-    "reason_for",
-]
-
-page: ModuleType = later(import_module, "customop.compiling.page")
+# ---- reports: what a compiled function has compiled, and why it compiled again ----
 
 
 class NodeGroup(NamedTuple):
@@ -117,7 +120,7 @@ class CompileReport(Frozen):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return str(page.report_html(self))
+        return str(report_html(self))
 
     def _lines(self) -> Iterator[str]:
         times = {0: "not called yet", 1: "compiled once", 2: "compiled twice"}
@@ -290,3 +293,45 @@ def _written_out(guard: Guard, entry: Entry) -> str:
 
 
 _NAME = later(re.compile, r"[A-Za-z_]\w*")
+
+
+# ---- how notebooks show what a compiled function has compiled ----
+
+
+def report_html(report: CompileReport) -> str:
+    """Return the page that a notebook shows for a report."""
+    count = report.count
+    how_often = badge(
+        f"compiled {counted(count, 'time')}", "plain" if count else "soft"
+    )
+    back_end = element("span", "back end ", mono(shown(report.backend)))
+    blocks: list[Child] = [title(report.title, "compiled function", how_often)]
+    blocks.append(element("div", back_end, class_="lead"))
+    if report.forgotten:
+        rows: list[list[Child]] = [
+            [f"{facts.number}.", mono(facts.arguments), facts.why]
+            for facts in report.forgotten
+        ]
+        table = grid(["compiled", "for", "why again"], rows)
+        blocks.append(fold("not kept any more", table, note=str(len(rows))))
+    blocks += [_entry(entry, "") for entry in report.entries]
+    blocks += [_entry(entry, f"{entry.word} ") for entry in report.transforms]
+    return in_notebook(card(*blocks))
+
+
+def _entry(entry: Entry, what: str) -> Element:
+    """Return the part of the page about one kind of arguments."""
+    facts = [(name, mono(text)) for name, text in entry.arguments.items()]
+    blocks: list[Child] = [fact_list(facts)] if facts else []
+    blocks += [element("div", fact, class_="lead") for fact in lines_of(entry)]
+    groups = groups_of(entry)
+    if groups:
+        lines: list[list[Child]] = [
+            [mono(", ".join(g.nodes)), g.done, g.why] for g in groups
+        ]
+        table = grid(["nodes", "done", "why not more"], lines)
+        blocks.append(fold("what the back end did", table, note=str(len(groups))))
+    if entry.module is not None:
+        blocks.append(fold("code", code(entry.text)))
+    note = entry.size or "runs as it is"
+    return section(f"{what}{entry.number}.", *blocks, note=note)

@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 
 from customop.config import config
 
-__all__ = ["Team", "team"]
-
 Work = Callable[[], object]
 T = TypeVar("T")
 

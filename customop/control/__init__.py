@@ -2,16 +2,11 @@
 
 On plain arrays they are the Python loop or branch, also under grad and jvp. Under vmap,
 on fake arrays and in captured graphs they do what Python cannot. It may import transforms
-and what is below. Start reading in ``functions.py``.
+and what is below. Start reading in ``flow.py``.
 """
 
-from customop.control import (
-    batches,
-    forward,
-    reverse,
-    reverse_loops,
-)  # they register rules
-from customop.control.functions import (
+from customop.control import flow_batches, flow_derivatives
+from customop.control.flow import (
     cond,
     fori_loop,
     map,  # noqa: A004  # JAX's name
@@ -20,13 +15,11 @@ from customop.control.functions import (
 )
 
 __all__ = [
-    "batches",
     "cond",
+    "flow_batches",
+    "flow_derivatives",
     "fori_loop",
-    "forward",
     "map",
-    "reverse",
-    "reverse_loops",
     "scan",
     "while_loop",
 ]

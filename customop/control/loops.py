@@ -1,39 +1,110 @@
-"""Loops on a carry, whose conditions are known or differ between the rows of a batch."""
+"""Branches, loops and scans, with conditions that are known or differ between rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.kinds import is_array, is_fake, is_traced
-from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
+from customop.arrays.nested import (
+    Structure,
+    abbreviated,
+    flatten,
+    leaves,
+    map_leaves,
+    show,
+    unflatten,
+)
+from customop.arrays.numpy_functions import call_numpy
 from customop.control.carry import (
     NOT_PLAIN,
     Kept,
+    Mask,
+    as_fake,
+    as_unknown,
     checked_carry,
+    difference,
+    has_no_elements,
     is_same,
+    is_virtual,
     own_carry,
+    pair_of,
     plain_copy,
+    plain_value,
+    selected,
+    shapes_of,
+    truth,
 )
-from customop.control.rows import Mask, has_no_elements, plain_value, selected, truth
-from customop.control.virtual import as_unknown, is_virtual
+from customop.control.stacks import Slices, StepResults, first_row, repeated
+from customop.core.fake_context import new_size
 from customop.core.observe import open_modes
-from customop.errors import ArgumentError
+from customop.core.samples import explain_read_only
+from customop.core.tracer import frozen
+from customop.errors import ArgumentError, place
 from customop.shapes.sizes import as_length, is_size
+from customop.transforms.functions.checkpoint import checkpoint as checkpointed
 
-__all__ = [
-    "as_counted",
-    "as_limit",
-    "check_goes_on",
-    "repeat",
-    "repeat_range",
-    "shifted",
-]
+# ---- branches ----
+# A branch where the condition is known, or differs between the rows of a batch.
+
+
+def take_branch(
+    pred: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: Any,
+) -> Any:
+    """The result of one of two functions."""
+    known = truth(pred, "cond: pred")
+    if type(known) is bool:
+        return true_fn(*operands) if known else false_fn(*operands)
+    return _both(pred, known, true_fn, false_fn, operands)
+
+
+def _both(
+    pred: Any,
+    mask: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    operands: Any,
+) -> Any:
+    """The results of both functions, selected by row."""
+    if isinstance(mask, Mask):
+        if mask.all:
+            return true_fn(*operands)
+        if not mask.any:
+            return false_fn(*operands)
+        yes = true_fn(*map_leaves(mask.safe, operands))
+        no = false_fn(*map_leaves(mask.opposite().safe, operands))
+    else:
+        yes, no = true_fn(*operands), false_fn(*operands)
+    check_agree(true_fn, false_fn, yes, no)
+    first, structure = flatten(yes)
+    pairs = zip(first, flatten(no)[0], strict=True)
+    condition = mask.value if isinstance(mask, Mask) else pred
+    return unflatten(structure, [selected(condition, a, b) for a, b in pairs])
+
+
+def check_agree(
+    true_fn: Callable[..., Any], false_fn: Callable[..., Any], yes: Any, no: Any
+) -> None:
+    """Raise unless the results of both functions can be one result."""
+    fault = difference(yes, no, ("from true_fn", "from false_fn"))
+    if fault:
+        raise ArgumentError(
+            f"cond: {fault}",
+            f"true_fn at {place(true_fn)}",
+            f"false_fn at {place(false_fn)}",
+            do="return the same structure, shapes and dtypes from both",
+        )
+
+
+# ---- loops ----
+# Loops on a carry, whose conditions are known or differ between the rows of a batch.
 
 
 def check_goes_on(value: Any) -> Any:
@@ -215,3 +286,158 @@ def as_counted(
 
     first = start if is_array(start) else np.asarray(start)[()]
     return lambda carry: carry[0] < stop, as_step, (first, init)
+
+
+# ---- recorded ----
+# A loop on a carry that keeps a result of each step; how many there are is not known.
+
+
+Recorded = tuple[Any, Any, Any]
+
+
+def record(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
+) -> Recorded:
+    """The last carry, the results of the steps, and which of them ran for each row."""
+    if is_virtual(init):
+        return _once_recorded(cond_fn, body_fn, init)
+    carry: Any = own_carry(init)
+    columns: list[list[Any]] = []
+    structure: Structure | None = None
+    ran: list[Any] = []
+    while True:
+        goes_on = check_goes_on(cond_fn(carry))
+        if goes_on is None:
+            return _once_recorded(cond_fn, body_fn, carry)
+        if goes_on is False or (goes_on is not True and not goes_on.any):
+            break
+        if goes_on is True or goes_on.all:
+            carry, y = body_fn(carry)
+            ran.append(np.True_)
+        else:
+            new, y = body_fn(map_leaves(goes_on.safe, carry))
+            carry = _chosen(goes_on.value, new, carry)
+            ran.append(goes_on.value)
+        found, structure = flatten(y)
+        columns = columns or [[] for _ in found]
+        for column, leaf in zip(columns, found, strict=True):
+            column.append(frozen(leaf))
+    if structure is None:
+        return _none(body_fn, carry)
+    return carry, unflatten(structure, [*map(_stacked, columns)]), _stacked(ran)
+
+
+def _chosen(mask: Any, new: Any, old: Any) -> Any:
+    """The new carry of the rows that go on, and the old one of the others."""
+    before, structure = flatten(old)
+    pairs = zip(flatten(new)[0], before, strict=True)
+    return unflatten(structure, [selected(mask, a, b) for a, b in pairs])
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    return call_numpy(np.stack, values)
+
+
+def _none(body_fn: Callable[..., Any], init: Any) -> Recorded:
+    """The results of a loop without steps, with the shapes that a step would give."""
+    ys = map_leaves(as_unknown, shapes_of(body_fn, init)[1])
+    devices = [device_of(leaf) for leaf in leaves(init)]
+    where = devices[0] if devices else "cpu"
+
+    def none_of(leaf: Any) -> Any:
+        return call_numpy(np.zeros, (0, *leaf.shape), leaf.dtype, device=where)
+
+    ran = call_numpy(np.zeros, (0,), bool, device=where)
+    return init, map_leaves(none_of, ys), ran
+
+
+def _once_recorded(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
+) -> Recorded:
+    """The same after one step, of which only shapes and dtypes matter."""
+    check_goes_on(cond_fn(init))
+    new, y = body_fn(init)
+    carry = map_leaves(as_unknown, checked_carry("while_loop", body_fn, init, new))
+    count = new_size("the steps of a loop", leaves((init, y)))
+    ys = map_leaves(lambda leaf: repeated(as_unknown(leaf), count), y)
+    return carry, ys, repeated(as_unknown(np.asarray(True)), count)
+
+
+# ---- a function for each row of arrays, one after the other ----
+
+
+def step_through(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any,
+    length: Any,
+    reverse: bool,
+    checkpoint: bool,
+    name: str,
+) -> Any:
+    """The last carry of a function that is called for each row, and its results."""
+    elements = Slices(xs, length, name)
+    if is_virtual((init, xs)):
+        return _once_scans(f, init, elements, name)
+    if not elements.count:
+        return own_carry(init), _no_results(f, init, elements)
+    try:
+        return _run(f, init, elements, reverse, checkpoint, name)
+    except ValueError as error:
+        explain_read_only(error, f"{name} of {_named(f)}", ["x"], "put it in the carry")
+        raise
+
+
+def _run(
+    f: Callable[..., Any],
+    init: Any,
+    elements: Slices,
+    reverse: bool,
+    checkpoint: bool,
+    name: str,
+) -> Any:
+    """All steps, one after the other."""
+    step = checkpointed(f) if checkpoint else f
+    rows = iter(elements.rows(reverse=reverse))
+    results = StepResults(elements.count, f, reverse=reverse)
+    kept = Kept(name, f)
+    carry = own_carry(init)
+    new, y = pair_of(f, step(carry, next(rows)))
+    carry = kept.first(carry, new)
+    put = results.start(y)
+    try:
+        for x in rows:
+            out = step(carry, x)
+            if type(out) is not tuple or len(out) != 2:
+                pair_of(f, out)
+            carry, y = out
+            put(y)
+    except (ValueError, TypeError) as error:
+        kept.explain(error, carry)
+        raise
+    return kept.result(carry), results.stacked()
+
+
+def _named(f: Callable[..., Any]) -> str:
+    return str(getattr(getattr(f, "__wrapped__", f), "__name__", "a function"))
+
+
+def _once_scans(f: Callable[..., Any], init: Any, elements: Slices, name: str) -> Any:
+    """Carry and results after one step, of which only shapes and dtypes matter."""
+    new, y = pair_of(f, f(init, elements.first()))
+    carry = map_leaves(as_unknown, checked_carry(name, f, init, new))
+    ys = map_leaves(as_unknown, y)
+    return carry, map_leaves(lambda leaf: repeated(leaf, elements.count), ys)
+
+
+def _no_results(f: Callable[..., Any], init: Any, elements: Slices) -> Any:
+    """The results of no steps, from the shapes that a step would give."""
+    x = elements.element([first_row(as_fake(leaf)) for leaf in elements.leaves])
+    _, y = pair_of(f, shapes_of(f, init, x))
+    devices = [device_of(leaf) for leaf in leaves((init, elements.leaves))]
+
+    def none_of(leaf: Any) -> Any:
+        where = devices[0] if devices else "cpu"
+        return call_numpy(np.zeros, (0, *leaf.shape), leaf.dtype, device=where)
+
+    return map_leaves(none_of, map_leaves(as_unknown, y))

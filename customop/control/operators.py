@@ -1,38 +1,314 @@
-"""The operators of control flow, which graphs hold.
-
-Their kernels are the functions that users call, with graphs in the place of the user's
-functions. `rules` has their rules.
-"""
+"""The operators of control flow, which graphs hold, and their functions as graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
-from customop.arrays.kinds import is_array
-from customop.arrays.pytree import flatten
-from customop.control.branches import take_branch
-from customop.control.loops import repeat
-from customop.control.recorded import record
-from customop.control.scans import step_through
-from customop.core.operator import Operator
-from customop.graph.argument import GRAPH
-from customop.graph.module import GraphModule
-from customop.library.define import custom_op
-from customop.schema.tags import Tag
-from customop.transforms.functions.parts import own
+import numpy as np
 
-__all__ = [
-    "cond_op",
-    "run_cond",
-    "run_scan",
-    "run_while",
-    "run_while_scan",
-    "scan_op",
-    "while_op",
-    "while_scan_op",
-]
+from customop.arrays.array import is_inexact
+from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.nested import flat, flatten
+from customop.arrays.numpy_functions import call_numpy
+from customop.control.carry import is_faked
+from customop.control.loops import record, repeat, step_through, take_branch
+from customop.core.interpreter import Mode, current_mode
+from customop.core.operator import Operator
+from customop.errors import ArgumentError, place
+from customop.graph.graph import Graph
+from customop.graph.guards import GENERATOR
+from customop.graph.module import GRAPH, GraphModule
+from customop.graph.node import CALL, CONSTANT, OUTPUT, PLACEHOLDER, Node, missing_sizes
+from customop.library.define import custom_op
+from customop.library.ops import ops
+from customop.schema.tags import Tag
+from customop.shapes.expressions import symbol
+from customop.shapes.size_context import captured_sizes
+from customop.transforms.functions.function_calls import own
+from customop.transforms.generators import is_generator
+from customop.transforms.modes import autocast
+from customop.transforms.random_draws import with_generators
+from customop.transforms.trace.graph_tracer import GraphTracer, traced_generator
+from customop.transforms.trace.recorder import Trace, fake_of
+
+# ---- functions of branches and steps as graphs ----
+
+
+def tracing() -> bool:
+    """Whether a graph is being captured."""
+    mode = current_mode.get()
+    while mode is not None:
+        if mode.alive and isinstance(mode, Trace):
+            return True
+        if is_faked(mode):
+            return False
+        mode = mode.outer
+    return False
+
+
+class Body:
+    """A function traced on fake arrays.
+
+    Traced values that it uses and that are not among its inputs, are `outside`: they
+    become inputs too, when it is made a module.
+
+    Parameters
+    ----------
+    name : str
+        The function that is called with `fn`, for messages.
+    role : str
+        The name of the graph where `fn` is a lambda.
+    fn : callable
+        The user's function, for messages.
+    run : callable
+        Takes the function, and a list of arrays; returns a list of arrays and numbers.
+    inputs : sequence of array
+        Only shapes and dtypes count. `GENERATOR` for a random generator.
+
+    Attributes
+    ----------
+    inputs : list of Node
+    outputs : list
+        Nodes and numbers.
+    written : dict of int to Node
+        Inputs that the function writes in place, and the nodes of their new values.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        fn: Callable[..., Any],
+        run: Callable[[Callable[..., Any], list[Any]], Sequence[Any]],
+        inputs: Sequence[Any],
+    ) -> None:
+        written = str(getattr(fn, "__name__", type(fn).__name__))
+        self.name: str = written if written.isidentifier() else role
+        # A graph has the place of its function.
+        self.place: str = str(getattr(fn, "place", "")) or place(fn)
+        self.graph: Graph = Graph()
+        # Its values have sizes of the capture around it, and so do those of new nodes.
+        self.graph.sizes = captured_sizes()
+        trace = Trace("fake", self.graph)
+        trace.title, trace.fn = name, fn
+        self._title = name
+        self.outputs: list[Any] = []
+        self.written: dict[int, Node] = {}
+        with _alone(trace):
+            tracers = [self._input(trace, value) for value in inputs]
+            self.inputs: list[Node] = [tracer.node for tracer in tracers]
+            leaves = run(_with_traced_generators(fn, trace), [*tracers])
+            self.outputs = [trace.node_and_value(leaf)[0] for leaf in leaves]
+            for i, tracer in enumerate(tracers):
+                if tracer.node is not self.inputs[i]:
+                    self.written[i] = tracer.node
+        self._copy_written()
+
+    def _input(self, trace: Trace, value: Any) -> Any:
+        if value is GENERATOR:
+            node = self.graph.placeholder("generator", GENERATOR)
+            return traced_generator(trace, node, np.random.default_rng(0))
+        fake = fake_of(value)
+        node = self.graph.placeholder("x")
+        node.note(fake, self.place)
+        return GraphTracer(trace, fake, node)
+
+    def _copy_of(self, node: Node) -> Node:
+        new = self.graph.call(ops.np.copy.default, (node,))
+        new.note(node.meta["val"], self.place)
+        return new
+
+    def new_value(self, i: int) -> Node:
+        """The node of an input when the function has run."""
+        return self.written.get(i, self.inputs[i])
+
+    def _copy_written(self) -> None:
+        """Let operators that write, write copies of the inputs."""
+        copies: dict[Node, Node] = {}
+        for node in self.graph.nodes:
+            for used in _written_by(node) if node.op == CALL else ():
+                root = _root(used)
+                if root.op == CONSTANT:
+                    raise self._writes_outside(node)
+                if root.op == PLACEHOLDER and root not in copies:
+                    copies[root] = self._copied(root)
+        for i, node in enumerate(self.inputs):
+            if node in copies:
+                self.written.setdefault(i, copies[node])
+        self.outputs = [copies.get(o, o) for o in self.outputs]  # numbers stay
+
+    def _writes_outside(self, node: Node) -> ArgumentError:
+        return ArgumentError(
+            f"{self._title}: {node.target.qualname} writes an array that is not an"
+            f" argument of {self.name}",
+            f"traced at {node.meta.get('place')}",
+            f"{self.name} is at {self.place}",
+            do="pass the array as an operand, or in the carry",
+        )
+
+    def _copied(self, node: Node) -> Node:
+        after = [n for n in self.graph.nodes if n.op == PLACEHOLDER][-1]
+        with self.graph.inserting_after(after):
+            new = self._copy_of(node)
+        node.replace_all_uses_with(new, unless=lambda user: user is new)
+        return new
+
+    @property
+    def outside(self) -> list[Any]:
+        """Traced values, and generators, that the function uses and are not its inputs."""
+        return [v for v in self.graph.constants.values() if _comes_from_outside(v)]
+
+    def module(self, outside: FromOutside, results: Sequence[Any]) -> GraphModule:
+        """The graph as a function of its inputs and of what comes from outside.
+
+        It returns a list of arrays: `results`, which are nodes, or arrays of NumPy.
+        """
+        graph = self.graph
+        nodes = [r if isinstance(r, Node) else self._constant(r) for r in results]
+        known = {_identity(v): self._placeholder(v) for v in outside.all}
+        for node in graph.nodes:
+            if node.op == CONSTANT and _comes_from_outside(
+                graph.constants[node.target]
+            ):
+                new = known[_identity(graph.constants[node.target])]
+                node.replace_all_uses_with(new)
+                nodes = [new if r is node else r for r in nodes]
+                graph.erase_node(node)
+        # Who gets a result may write it.
+        graph.output([self._copy_of(n) if n.op == CONSTANT else n for n in nodes])
+        graph.eliminate_dead_code()
+        spec = flatten([*range(len(nodes))])[1]
+        return GraphModule(graph, None, spec, name=self.name, place=self.place)
+
+    def _constant(self, value: Any) -> Node:
+        node = self.graph.constant(value)
+        node.note(fake_of(value), self.place)
+        return node
+
+    def _placeholder(self, value: Any) -> Node:
+        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        before = inputs[-1].next if inputs else self.graph.root.next
+        is_array = is_traced(value)
+        with self.graph.inserting_before(before):
+            node = self.graph.placeholder("outside" if is_array else "generator")
+        node.note(fake_of(value) if is_array else GENERATOR, self.place)
+        return node
+
+
+def renewed(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """A graph whose sizes are those of the capture that runs.
+
+    A graph that was captured before has sizes of its own, which nothing else here knows.
+    """
+    if module.graph.sizes is None or module.graph.sizes is captured_sizes():
+        return module
+    values = [GENERATOR if is_generator(v) else v for v in inputs]
+    body = Body("grad", "f", module, lambda fn, arrays: module(*arrays), values)
+    return body.module(FromOutside(body), body.outputs)
+
+
+class FromOutside:
+    """The values that functions use and that are not among their inputs, each once.
+
+    Attributes
+    ----------
+    arrays : list of array
+    generators : list of Generator
+    """
+
+    __slots__ = ("arrays", "generators")
+
+    def __init__(self, *bodies: Body) -> None:
+        found = {_identity(v): v for body in bodies for v in body.outside}.values()
+        self.arrays: list[Any] = [v for v in found if is_traced(v)]
+        self.arrays += _with_sizes(bodies)
+        self.generators: list[Any] = [v for v in found if not is_traced(v)]
+
+    @property
+    def all(self) -> list[Any]:
+        """Both, in the order of the inputs of a module."""
+        return [*self.arrays, *self.generators]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The keyword argument of an operator."""
+        return {"generators": self.generators} if self.generators else {}
+
+
+def _with_sizes(bodies: Sequence[Body]) -> list[Any]:
+    """An array without elements whose shape has the sizes that no input of a body has."""
+    names = set[str]().union(*(missing_sizes(body.graph.nodes) for body in bodies))
+    if not names:
+        return []
+    context = bodies[0].graph.sizes
+    assert context is not None
+    shape = [context.wrap(symbol(name)) for name in sorted(names)]
+    return [call_numpy(np.zeros, (*shape, 0), bool)]
+
+
+def _comes_from_outside(value: Any) -> bool:
+    return is_traced(value) or is_generator(value)
+
+
+def _identity(value: Any) -> Any:
+    """A key, equal for two snapshots of a value."""
+    if not is_traced(value):
+        return id(value)
+    return (type(value), *(id(getattr(value, name)) for name in value.content))
+
+
+def _with_traced_generators(fn: Any, trace: Trace) -> Any:
+    """The function, whose generators call operators for their draws."""
+
+    def change(generator: Any) -> Any:
+        is_traced_one = hasattr(generator, "trace")
+        return generator if is_traced_one else trace.generator_of(generator)
+
+    return with_generators(fn, change)
+
+
+@contextmanager
+def _alone(trace: Trace) -> Iterator[None]:
+    """Open a trace without the modes around it, but for autocast."""
+    settings = _autocasts(current_mode.get())
+    token = current_mode.set(None)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(trace)
+            for device, enabled in settings.items():
+                stack.enter_context(autocast(device, enabled))
+            yield
+    finally:
+        current_mode.reset(token)
+
+
+def _autocasts(mode: Mode | None) -> dict[str, bool]:
+    while mode is not None and not (mode.alive and isinstance(mode, autocast)):
+        mode = mode.outer
+    return mode.settings if isinstance(mode, autocast) else {}
+
+
+def _written_by(node: Node) -> list[Node]:
+    """The nodes of arrays that a call writes."""
+    schema = node.target.schema
+    pairs = zip(schema.parameters, node.values(), strict=True)
+    return [v for p, v in pairs if p.is_written and isinstance(v, Node)]
+
+
+def _root(node: Node) -> Node:
+    """The node of the array that a view is a view of."""
+    while node.op == CALL and node.target.view_slot >= 0:
+        node = node.values()[node.target.view_slot]
+    return node
+
+
+# ---- the operators of control flow, which graphs hold ----
+# Their kernels are the functions that users call, with graphs in the place of the
+# user's functions. `rules` has their rules.
+
 
 Arrays = Sequence[Any]
 
@@ -175,3 +451,84 @@ scan_op: Operator[..., Any] = _operator(
     " int? length=None, bool reverse=False, bool checkpoint=False, *,"
     " Generator[]? generators=None)",
 )
+
+
+# Which outputs of a graph depend on inputs that move, or that differ in a batch.
+
+
+# ---- which outputs move ----
+
+
+def moving_outputs(
+    module: GraphModule, moving: Sequence[bool], carry: int = 0
+) -> tuple[list[bool], list[bool]]:
+    """Which inputs and outputs of a step depend on inputs that move, as the steps go on.
+
+    Parameters
+    ----------
+    module : GraphModule
+        Its first inputs and outputs are the carry.
+    moving : sequence of bool
+        Of the inputs, before the first step.
+    carry : int
+        The length of the carry; 0 for a function that runs once.
+    """
+    return _spread(module, moving, carry, _has_derivative)
+
+
+def differing_outputs(
+    module: GraphModule, differing: Sequence[bool], carry: int = 0
+) -> tuple[list[bool], list[bool]]:
+    """As `moving_outputs`, for inputs that differ between the rows of a batch."""
+    return _spread(module, differing, carry, lambda node: True)
+
+
+def _spread(
+    module: GraphModule,
+    starts: Sequence[bool],
+    carry: int,
+    passes: Callable[[Node], bool],
+) -> tuple[list[bool], list[bool]]:
+    given, graph = list(starts), module.graph
+    leaves = graph.output_node.args[0]
+    while True:
+        pairs = zip(module.inputs, given, strict=True)
+        found = {node for node, is_given in pairs if is_given}
+        for node in graph.nodes:
+            reached = node.op != OUTPUT and any(n in found for n in node.inputs)
+            if reached and passes(node):
+                found.add(node)
+        outputs = [node in found for node in leaves]
+        wider = [a or b for a, b in zip(given, outputs[:carry], strict=False)]
+        wider += given[len(wider) :]
+        if wider == given:
+            return given, outputs
+        given = wider
+
+
+def _has_derivative(node: Node) -> bool:
+    leaves = flat(node.meta["val"])
+    return any(is_array(v) and is_inexact(v.dtype) for v in leaves)
+
+
+# ---- shared code of the rules of operators of control flow ----
+# Without a graph being captured each rule runs the operator's function on traced
+# values. While one is captured it makes graphs of the transformed functions, and calls
+# an operator with them: the functions that users call do that.
+
+
+def gradients(moving: Sequence[bool], found: Arrays) -> list[Any]:
+    """Derivatives of all arrays, None for those that do not move."""
+    given = iter(found)
+    return [next(given) if moves else None for moves in moving]
+
+
+def tangents_of(values: Arrays, found: Any) -> list[Any]:
+    """Tangents of a list of arrays, None where there are none."""
+    return [None] * len(values) if found is None else [*found]
+
+
+def named_as(fn: Any, module: Any) -> Any:
+    """A function with the name and place of a graph."""
+    fn.__name__, fn.place = module.__name__, module.place
+    return fn

@@ -9,21 +9,16 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.array import Array
-from customop.arrays.describe import show
 from customop.arrays.fake import fake_like, make_fake
-from customop.arrays.foreign import check_own_rules
-from customop.arrays.kinds import is_array, is_fake, is_traced
+from customop.arrays.kinds import check_own_rules, is_array, is_fake, is_traced
+from customop.arrays.nested import Structure, flatten, show, unflatten
+from customop.arrays.nested import outline_pytree as outline
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import Structure, flatten, outline, unflatten
-from customop.control.leaf_types import agree, is_number, named, path_of
-from customop.control.virtual import as_fake
-from customop.core.boxes import frozen
+from customop.control.carry import agree, as_fake, is_number, named, path_of
+from customop.core.tracer import frozen
 from customop.errors import ArgumentError, ShapeError, place
 from customop.library.define import custom_op
 from customop.shapes.symbolic import SymInt
-
-__all__ = ["Slices", "StepResults", "first_row", "repeated"]
-
 
 # ---- taking apart ----
 

@@ -1,14 +1,13 @@
-"""Source of the function that a call runs, made from the schema.
-
-The function has the operator's own parameters. One guard, made of exact types,
-leads straight to the cpu kernel; all else is coerced and goes to `dispatch`, which
-is the specification. Measured on CPython 3.11.7: 40 ns over the kernel as a plain
-function, 80 ns as a call of the operator object.
-"""
+"""Source of the function that a call runs, made from the schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import linecache
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,52 +15,96 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import TRACED, kind_of
-from customop.core.fast_kernel import Never
-from customop.core.generated import GlobalNames, generate
-from customop.core.table import Plans, RuleTable
-from customop.errors import shorten
+from customop.core.table import Never, Plans, RuleTable
+from customop.errors import GENERATED, shorten
 from customop.frozen import Frozen
 from customop.later import later
-from customop.schema.base_types import exact_class, needs_guard
-from customop.schema.coerce import coercion
-from customop.schema.parameters import (
+from customop.schema.coerce import coercion, exact_class, needs_guard
+from customop.schema.schema import Schema
+from customop.schema.types import (
     KEYWORD_ONLY,
     MISSING,
     POSITIONAL_ONLY,
-    Parameter,
-    print_value,
-)
-from customop.schema.schema import Schema
-from customop.schema.types import (
     SCALAR,
     ArrayType,
     ListOf,
     Maybe,
+    Parameter,
     SchemaType,
     holds_arrays,
     is_array_type,
     is_single_array,
     parts,
+    print_value,
 )
-from customop.shapes.symbols import has_sizes, made
+from customop.shapes.sizes import has_sizes, made
 
 # Few operators have shapes in their schemas.
 shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
 shape_guards: ModuleType = later(import_module, "customop.core.shape_guards")
 
-__all__ = [
-    "RESERVED",
-    "Drawn",
-    "GeneratedCall",
-    "all_constants",
-    "compile_call",
-    "is_open",
-    "replace_code",
-    "set_dispatch",
-    "set_fast_kernel",
-    "set_plans",
-    "without_signature",
-]
+
+# ---- functions made of source text, whose lines tracebacks and debuggers show ----
+
+
+_versions = itertools.count(1)
+# Files of functions that are gone. A function may go at any time, also while the standard
+# library goes over the files, which fails if one is missing then (Python 3.11).
+_gone: deque[str] = deque()
+
+
+class GlobalNames:
+    """The names that a generated function uses.
+
+    Parameters
+    ----------
+    taken : iterable of str
+        Those of its parameters.
+
+    Attributes
+    ----------
+    names : dict
+        Name -> value.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.names: dict[str, Any] = {}
+        self.taken: set[str] = {*taken}
+
+    def bind(self, name: str, value: Any) -> str:
+        """A name for a value that no parameter hides."""
+        while name in self.taken:
+            name = f"_{name}"
+        self.names[name] = value
+        return name
+
+
+def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
+    """Run source text and return one name that it defines; tracebacks show its lines."""
+    # A NUL is an error, and a line break ends a line of tracebacks.
+    if not title.isprintable():
+        title = repr(title)[1:-1]
+    filename = f"{GENERATED}{title} {next(_versions)}>"
+    exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    made = names[name]
+    weakref.finalize(made, _gone.append, filename).atexit = False
+    _forget_files()
+    return made
+
+
+def _forget_files() -> None:
+    with suppress(IndexError):  # there are no more
+        while True:
+            linecache.cache.pop(_gone.popleft(), None)
+
+
+# ---- source of the function that a call runs, made from the schema ----
+# The function has the operator's own parameters. One guard, made of exact types, leads
+# straight to the cpu kernel; all else is coerced and goes to `dispatch`, which is the
+# specification. Measured on CPython 3.11.7: 40 ns over the kernel as a plain function,
+# 80 ns as a call of the operator object.
+
 
 _numbers = frozenset((float, int, bool, complex))
 # Classes of arguments that no transform tracks.

@@ -1,12 +1,8 @@
-"""How a call finds the kernel or rule that it runs; read from top to bottom.
-
-`dispatch` asks the arguments who handles the call. Without a transform or mode
-`select` takes the kernel for their kind of array.
-"""
+"""How a call finds the kernel or rule that it runs; read from top to bottom."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
@@ -20,15 +16,17 @@ from customop.arrays.kinds import (
     FAKE,
     TRACED,
     find_kind,
+    handler_of,
     hosts,
     is_array,
     is_traced,
     kind_of,
+    may_wrap,
     standard_kinds,
 )
 from customop.arrays.nested import map_nested
-from customop.arrays.wrappers import may_wrap
-from customop.core.arguments import (
+from customop.core.builtin_kinds import ARRAY_CLASS
+from customop.core.call_arguments import (
     as_array,
     as_kernel_takes,
     check_alive,
@@ -36,16 +34,8 @@ from customop.core.arguments import (
     in_c_order,
     kind_of_call,
 )
-from customop.core.array_classes import find_array_rule, find_wrapper
-from customop.core.boxes import handle_boxes
-from customop.core.contract.proof import Proof
-from customop.core.contract.proven import AfterCall, FakeProof
-from customop.core.contract.results import (
-    COMPOSITE_RULE,
-    check_returns,
-)
-from customop.core.contract.which import proof_of
-from customop.core.derived.find import find_fake, missing_fake
+from customop.core.contract import COMPOSITE_RULE, check_returns
+from customop.core.derived_rules import find_fake, missing_fake
 from customop.core.interpreter import (
     current_mode,
     highest,
@@ -54,28 +44,81 @@ from customop.core.interpreter import (
     nested_leaves,
     top_interpreter,
 )
-from customop.core.kinds import COMPOSITE
+from customop.core.kernel_proof import AfterCall, FakeProof, Proof, proof_of
 from customop.core.observe import observed, observers, open_modes
+from customop.core.rule_kind import COMPOSITE, Row
 from customop.core.table import Plans, RuleTable
-from customop.errors import (
-    CustomOpError,
-    MissingRuleError,
-    quoted,
-    runs_kernels,
-)
+from customop.core.tracer import handle_boxes
+from customop.errors import CustomOpError, MissingRuleError, quoted, runs_kernels
+from customop.frozen import Frozen
 from customop.later import later
-from customop.shapes.symbols import has_sizes, made
+from customop.shapes.sizes import has_sizes, made
 
 standard: ModuleType = later(import_module, "customop.arrays.standard")
 
-__all__ = [
-    "dispatch",
-    "dispatch_composite",
-    "find_kernel",
-    "kernel_for",
-    "missing_kernel",
-    "select",
-]
+
+# ---- array classes ----
+# Rules for classes of arrays, such as masked arrays, and of objects that hold arrays.
+
+
+def find_array_rule(op: RuleTable, args: Sequence[Any]) -> Callable[..., Any] | None:
+    """The rule for the classes of a call, or None.
+
+    The exact class counts first, then its bases. Of several arrays with a rule the
+    first one says, but for an array of a subclass of its class, which goes before it.
+    """
+    row = op.rows.get(ARRAY_CLASS)
+    if row is None:
+        return None
+    rules: Mapping[type, Row] = row.fn
+    chosen: type | None = None
+    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
+        cls = type(leaf)
+        if _match(rules, cls) is None:
+            continue
+        if chosen is None or (issubclass(cls, chosen) and cls is not chosen):
+            chosen = cls
+    return None if chosen is None else _match(rules, chosen)
+
+
+def _match(rules: Mapping[type, Row], cls: type) -> Callable[..., Any] | None:
+    if cls is np.ndarray:
+        return None
+    return next((rules[base].fn for base in cls.__mro__ if base in rules), None)
+
+
+class Wrapper(Frozen):
+    """Who calls an operator on an object that holds arrays.
+
+    Attributes
+    ----------
+    cls : type
+        The class of the object.
+    handle : callable
+    """
+
+    cls: type
+    handle: Callable[[RuleTable, Any], Any]
+
+
+def find_wrapper(op: RuleTable, args: Sequence[Any]) -> Wrapper | None:
+    """Who handles a call with an object that holds arrays; None without such an object.
+
+    A rule of the operator for its class comes first.
+    """
+    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
+        if is_array(leaf):
+            continue
+        handle = handler_of(type(leaf))
+        if handle is not None:
+            has_rule = find_array_rule(op, args) is not None
+            return None if has_rule else Wrapper(type(leaf), handle)
+    return None
+
+
+# ---- how a call finds the kernel or rule that it runs; read from top to bottom ----
+# `dispatch` asks the arguments who handles the call. Without a transform or mode
+# `select` takes the kernel for their kind of array.
 
 
 @runs_kernels

@@ -1,29 +1,187 @@
-"""Why a call takes the kernel or rule that it takes."""
+"""Why a call takes a rule, which rules an operator has, and the page that shows both."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from types import ModuleType
+from functools import cache
 from typing import Any, NamedTuple
 
-from customop.arrays.describe import show_values
 from customop.arrays.kinds import DEFAULT, FAKE, kind_name
-from customop.core.arguments import kind_of_call
-from customop.core.array_classes import find_array_rule, find_wrapper
-from customop.core.definition import Row
-from customop.core.derived.find import find_fake, source_of
-from customop.core.dispatch import kernel_for
+from customop.arrays.nested import show_values
+from customop.core.builtin_kinds import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    JVP,
+    SAMPLE_INPUTS,
+    VMAP,
+)
+from customop.core.call_arguments import kind_of_call
+from customop.core.derived_rules import find_fake, source_of
+from customop.core.dispatch import find_array_rule, find_wrapper, kernel_for
 from customop.core.interpreter import Mode, leaked, nested_leaves, top_interpreter
-from customop.core.kinds import ARRAY_CLASS, COMPOSITE
-from customop.core.rule_kind import RuleKind, rule_kind
-from customop.core.table import RuleTable
-from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
-from customop.later import later
+from customop.core.operator import Operator
+from customop.core.registry import all_operators
+from customop.core.rule_kind import COMPOSITE, MergedKind, Row, RuleKind, rule_kind
+from customop.core.samples import call_text
+from customop.core.table import RuleTable, fallbacks
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    MissingRuleError,
+    counted,
+    place,
+)
+from customop.pages.html import (
+    Child,
+    Element,
+    badge,
+    card,
+    code,
+    element,
+    fact_list,
+    faint,
+    fold,
+    grid,
+    in_notebook,
+    mono,
+    place_of,
+    prose,
+    section,
+    title,
+)
+from customop.schema.schema_page import parameter_tables, signature
+from customop.schema.tags import Tag
 
-__all__ = ["Candidate", "Explanation", "explain"]
+# ---- the rules of an operator: registered ones, derived ones and fallbacks ----
 
-page: ModuleType = later(import_module, "customop.core.page")
+
+# Where rules come from.
+ORIGINS = {
+    "own": "registered for the operator",
+    "tags": "derived from the tags or the schema",
+    "autograd": "derived by transposing the backward formula",
+    "body": "derived from the operators of the composite body",
+    "derived": "derived by its kind",
+    "fallback": "registered for all operators without their own",
+    "loop": "missing: a loop over the rows, with a warning",
+    "hidden": "replaced by a newer registration",
+    "disabled": "disabled by set_kernel_enabled",
+}
+_TRANSFORMS = (AUTOGRAD, JVP, VMAP)
+_FIRST = (
+    "kernel",
+    COMPOSITE.name,
+    FAKE,
+    *(k.name for k in (*_TRANSFORMS, AUTOCAST, ARRAY_CLASS)),
+)
+
+
+class Rule(NamedTuple):
+    """A kernel or rule of an operator.
+
+    Attributes
+    ----------
+    name : str
+        "kernel", "fake", "autograd", "jvp", "vmap", "composite", "autocast",
+        "array_class", or the name of the user's rule kind.
+    target : str
+        The kind of array of a kernel, that and the dtype of "autocast", the class of
+        "array_class"; else empty.
+    origin : str
+        One of `ORIGINS`.
+    places : tuple of str
+        File and line of its functions; empty for a derived rule.
+    """
+
+    name: str
+    target: str
+    origin: str
+    places: tuple[str, ...] = ()
+
+
+def rules_of(op: Operator[..., Any]) -> list[Rule]:
+    """Return all rules of an operator: kernels, fake, transforms, others."""
+    found = [rule for key, row in op.rows.items() for rule in _registered(op, key, row)]
+    kernels = [kind for kind in fallbacks if isinstance(kind, str) and kind != FAKE]
+    others: list[str | RuleKind] = [*kernels, FAKE, *_TRANSFORMS, *_user_kinds()]
+    for key in others:
+        if key not in op.rows:
+            found += _unregistered(op, key)
+    return sorted(found, key=_rank)
+
+
+def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
+    """Return the registrations that newer ones replaced."""
+    return [
+        Rule(*_title(key), "hidden", (row.place,))
+        for key, rows in op.stacks.items()
+        if not isinstance(key, MergedKind)
+        for row in rows[:-1]
+    ]
+
+
+def _user_kinds() -> list[RuleKind]:
+    known = (*_TRANSFORMS, AUTOCAST, ARRAY_CLASS, COMPOSITE, SAMPLE_INPUTS)
+    seen = {kind for op in all_operators().values() for kind in op.rows} | set(
+        fallbacks
+    )
+    return [k for k in seen if isinstance(k, RuleKind) and k not in known]
+
+
+def _title(key: str | RuleKind) -> tuple[str, str]:
+    """Name and target of a rule."""
+    if isinstance(key, RuleKind):
+        return key.name, ""
+    return (FAKE, "") if key == FAKE else ("kernel", key)
+
+
+def _rank(rule: Rule) -> tuple[int, str]:
+    """Kernels stay in the order of their registration, other kinds come by name."""
+    is_first = rule.name in _FIRST
+    return (_FIRST.index(rule.name), "") if is_first else (len(_FIRST), rule.name)
+
+
+# ---- registered rules ----
+
+
+def _registered(
+    op: Operator[..., Any], key: str | RuleKind, row: Row
+) -> Iterator[Rule]:
+    origin = "disabled" if key in op.disabled else "own"
+    name, target = _title(key)
+    for entry, places in rule_kind(key).entries(row):
+        yield Rule(name, entry or target, origin, places)
+
+
+# ---- other rules ----
+
+
+def _unregistered(op: Operator[..., Any], key: str | RuleKind) -> list[Rule]:
+    origin = next((word for word, is_here in _origins(op, key) if is_here), None)
+    if origin is None:
+        return []
+    fallback = op.fallback_for(key) if origin == "fallback" else None
+    return [Rule(*_title(key), origin, () if fallback is None else (place(fallback),))]
+
+
+def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str, bool]]:
+    """Each origin in the order in which a call tries them, and whether it applies."""
+    has_body = COMPOSITE in op.rows
+    kind = rule_kind(key)
+    derived = None if kind.derive is None else kind.derive(op)
+    yield "tags", key == FAKE and not has_body and find_fake(op) is not None
+    yield ("tags" if key in _TRANSFORMS else "derived"), derived is not None
+    other = kind.instead
+    yield "autograd", other in op.rows
+    yield "body", has_body and key in (FAKE, *_TRANSFORMS)
+    yield "fallback", op.fallback_for(key) is not None
+    yield "autograd", other is not None and op.fallback_for(other) is not None
+    yield "loop", bool(kind.last_resort)
+
+
+# ---- why a call takes the kernel or rule that it takes ----
 
 
 class Candidate(NamedTuple):
@@ -102,7 +260,7 @@ class Explanation(NamedTuple):
         return "\n  ".join(lines)
 
     def _repr_html_(self) -> str:
-        return str(page.explanation_html(self))
+        return str(explanation_html(self))
 
 
 def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:
@@ -257,3 +415,158 @@ def _others(op: RuleTable, top: Any, kind: str | None) -> Iterator[Candidate]:
         hidden = len(op.stacks.get(key, ())) - 1
         for below in op.stacks[key][:hidden]:
             yield _candidate(name, f"hidden by the one at {row.place}", below)
+
+
+# ---- an operator ----
+
+# Origin of a rule -> the tone of its word.
+TONES = {"own": "good", "loop": "warn", "hidden": "soft", "disabled": "warn"}
+# Registered for the operator itself, whether or not a call takes it.
+_OWN = ("own", "disabled")
+
+
+def operator_html(*operators: Operator[..., object]) -> str:
+    """Operators in a notebook; no code of the user runs."""
+    return in_notebook(*map(operator_card, operators))
+
+
+def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> Element:
+    """An operator: its schema, its rules, its docstring and its generated call.
+
+    Parameters
+    ----------
+    op : Operator
+    with_samples : bool
+        Whether its sample inputs are made, which runs the user's function.
+    """
+    text = inspect.getdoc(op) or ""
+    summary, _, rest = text.strip().partition("\n")
+    known = _meanings()
+    names = sorted(tag.name for tag in op.tags)
+    tags = [badge(name, hint=known.get(name, "")) for name in names]
+    state = [badge("closed", "bad")] if op.closed else []
+    return card(
+        title(op.qualname, "operator", *state, *tags, lead=summary),
+        signature(op.schema, op.qualname),
+        fact_list(
+            [
+                ("defined at", place_of(op.definition.place)),
+                ("writes", mono(", ".join(op.schema.written))),
+            ][: 2 if op.schema.written else 1]
+        ),
+        *_rule_sections(op),
+        *_waivers(op),
+        *(_samples(op) if with_samples else ()),
+        *_parameters(op),
+        *([fold("docstring", prose(text))] if rest.strip() else []),
+        fold("generated call", code(op.source)),
+    )
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """Name of a tag -> what it promises, from the docstring of `Tag`."""
+    found: dict[str, list[str]] = {}
+    texts: list[str] = []  # those before the first tag are for nobody
+    for line in (inspect.getdoc(Tag) or "").splitlines():
+        if line in Tag.__members__:
+            found[line] = texts = []
+        elif line.startswith("    "):
+            texts.append(line.strip())
+    return {name: " ".join(texts) for name, texts in found.items()}
+
+
+def _rule_sections(op: Operator[..., object]) -> list[Element]:
+    """Rules that are registered, those that follow from others, and replaced ones."""
+    rules = rules_of(op)
+    own = [rule for rule in rules if rule.origin in _OWN]
+    rest = [rule for rule in rules if rule.origin not in _OWN]
+    old = hidden_rules(op)
+    rows = [[_rule_name(r), _places(r)] for r in own]
+    blocks = [section("Rules", grid(["rule", "file and line"], rows))] if own else []
+    if rest:
+        how = [[_rule_name(r), _how(r)] for r in rest]
+        blocks.append(section("Derived rules", grid(["rule", "how it is found"], how)))
+    if old:
+        replaced = [[_rule_name(r), _places(r)] for r in old]
+        table = grid(["rule", "file and line"], replaced)
+        blocks.append(fold("replaced rules", table, note=str(len(old))))
+    return blocks
+
+
+def _rule_name(rule: Rule) -> Child:
+    target: list[Child] = [" ", mono(rule.target)] if rule.target else []
+    is_off = rule.origin == "disabled"
+    marks: list[Child] = [" ", badge("disabled", "warn")] if is_off else []
+    return element("span", rule.name, *target, *marks)
+
+
+def _places(rule: Rule) -> Child:
+    lines = [element("div", place_of(place)) for place in dict.fromkeys(rule.places)]
+    return element("div", *lines)
+
+
+def _how(rule: Rule) -> Child:
+    text = ORIGINS[rule.origin]
+    places = [element("div", place_of(place)) for place in rule.places]
+    if rule.origin == "loop":
+        return element("div", badge("missing", "warn"), f" {text.partition(': ')[2]}")
+    return element("div", text, *places)
+
+
+def _waivers(op: Operator[..., object]) -> list[Element]:
+    if not op.waivers:
+        return []
+    rows: list[list[Child]] = [[mono(check), why] for check, why in op.waivers.items()]
+    return [section("Waived checks", grid(["check", "reason"], rows))]
+
+
+def _samples(op: Operator[..., object]) -> list[Element]:
+    samples = op.sample_inputs()
+    if not samples:
+        return []
+    rows: list[list[Child]] = [
+        [mono(call_text(op.qualname, s)), s.note] for s in samples
+    ]
+    return [fold("sample inputs", grid(["call", "note"], rows), note=str(len(rows)))]
+
+
+def _parameters(op: Operator[..., object]) -> list[Element]:
+    tables = parameter_tables(op.schema)
+    count = counted(len(op.schema.parameters), "parameter")
+    return [fold("parameters and results", *tables, note=count)] if tables else []
+
+
+# ---- an explanation ----
+
+
+def explanation_html(why: Explanation) -> str:
+    """An explanation in a notebook."""
+    return in_notebook(explanation_card(why))
+
+
+def explanation_card(why: Explanation) -> Element:
+    """The rule that a call takes, or its error, and the rules that it does not take."""
+    blocks: list[Child] = [title(why.call, "", _verdict(why))]
+    blocks.append(element("code", why.schema, class_="signature"))
+    if why.taken is not None:
+        facts: list[tuple[str, Child]] = [("takes", why.taken.name)]
+        if why.taken.place:
+            facts.append(("registered at", place_of(why.taken.place)))
+        blocks.append(fact_list([*facts, ("because", why.taken.why)]))
+    if why.error is not None:
+        blocks.append(code(f"{type(why.error).__name__}: {why.error}"))
+    if why.others:
+        rows = [_candidate_page(other) for other in why.others]
+        table = grid(["rule", "why not", "file and line"], rows)
+        blocks.append(section("Not taken", table))
+    return card(*blocks)
+
+
+def _verdict(why: Explanation) -> Element:
+    return badge("raises", "bad") if why.taken is None else badge("runs", "good")
+
+
+def _candidate_page(found: Candidate) -> Sequence[Child]:
+    where = place_of(found.place) if found.place else faint("derived")
+    return [found.name, found.why, where]

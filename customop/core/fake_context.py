@@ -13,19 +13,9 @@ from customop.arrays.nested import flat
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, caller_place
 from customop.later import later
-from customop.shapes.symbols import Symbolic
+from customop.shapes.sizes import Symbolic
 
-__all__ = [
-    "FakeCall",
-    "FakeContext",
-    "get_ctx",
-    "has_sizes",
-    "new_size",
-    "own_context",
-    "runs_fake_kernels",
-]
-
-active_context: ModuleType = later(import_module, "customop.shapes.active_context")
+active_context: ModuleType = later(import_module, "customop.shapes.size_context")
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
 
 

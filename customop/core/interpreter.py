@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.lost import Refusal
-from customop.arrays.nested import flat, map_nested, map_result
-from customop.arrays.pytree import flatten
+from customop.arrays.nested import describe, flat, flatten, map_nested, map_result
+from customop.arrays.refusals import Refusal
 from customop.config import config
-from customop.core.boxes import (
+from customop.core.observe import open_modes
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.core.tracer import (
     Pinned,
+    Tracer,
     fill,
     frozen,
     is_scalar,
+    origins,
+    overlap,
     pin,
+    share,
 )
-from customop.core.observe import open_modes
-from customop.core.overlaps import origins, overlap, share
-from customop.core.rule_kind import RuleKind
-from customop.core.table import RuleTable
-from customop.core.tracer import Tracer
 from customop.errors import (
     ArgumentError,
     CustomOpError,
@@ -56,19 +56,8 @@ from customop.later import later
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
 
-names: ModuleType = later(import_module, "customop.core.given")
+samples: ModuleType = later(import_module, "customop.core.samples")
 
-__all__ = [
-    "Interpreter",
-    "Mode",
-    "current_mode",
-    "highest",
-    "leaked",
-    "mode_for",
-    "nested_leaves",
-    "next_level",
-    "top_interpreter",
-]
 
 _levels = itertools.count(1)
 # The level of a new interpreter.
@@ -302,7 +291,7 @@ class Interpreter(ABC):
     def _stale(
         self, op: RuleTable, parameter: str, value: Any, origin: Any
     ) -> ArgumentError:
-        name = names.name_of(origin, self.fn, self.inputs)
+        name = samples.name_of(origin, self.fn, self.inputs)
         plain = name.split("'")[1] if "'" in name else "x"
         return op.error(
             ArgumentError,

@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.nested import flat, map_nested
-from customop.core.generated import GlobalNames, generate
+from customop.core.codegen import GlobalNames, generate
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
-from customop.schema.parameters import Parameter
 from customop.schema.schema import Schema
-from customop.schema.types import holds_arrays, is_array_type
-
-__all__ = ["compiled_of", "in_native_order"]
+from customop.schema.types import Parameter, holds_arrays, is_array_type
 
 
 def compiled_of(kernel: Any) -> Any:

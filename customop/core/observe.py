@@ -14,14 +14,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from customop.core.changes import changing
-from customop.core.table import RuleTable
+from customop.core.table import RuleTable, changing
 from customop.errors import RegistrationError, runs_kernels
 
 if TYPE_CHECKING:
     from customop.core.interpreter import Interpreter
 
-__all__ = ["Observer", "current_observers", "observed", "observers", "open_modes"]
 
 # Modes and observers that are open anywhere in the process. The fast path of a call
 # reads nothing else of them than whether this list is empty.

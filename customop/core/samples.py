@@ -1,16 +1,24 @@
-"""Samples: the arguments of one call."""
+"""Samples of calls, arguments by name, and waivers of checks."""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from customop.arrays.describe import show_values
-from customop.errors import ArgumentError, place
+from customop.arrays.nested import flatten, show_values
+from customop.core.table import RuleTable
+from customop.errors import (
+    ArgumentError,
+    RegistrationError,
+    did_you_mean,
+    place,
+    quoted,
+)
 from customop.frozen import Frozen
 
-__all__ = ["Sample", "as_samples", "call_text"]
+# ---- samples: the arguments of one call ----
 
 
 class Sample(Frozen, compare=()):
@@ -119,3 +127,108 @@ def _drawn(strategy: Any, count: int = 10) -> list[Any]:
 
     collect()
     return found
+
+
+# ---- the arguments of a function that is transformed, by name ----
+
+
+def given_by_name(
+    fn: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by the names of the parameters; by numbers where a function hides them."""
+    try:
+        assert fn is not None
+        return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (AssertionError, TypeError, ValueError):
+        return {**{f"{i}": value for i, value in enumerate(args)}, **kwargs}
+
+
+def name_of(array: Any, fn: Callable[..., Any] | None, inputs: Any) -> str:
+    """The argument that is an array or holds it, as in ``argument 'x'``.
+
+    `inputs` are the arguments, or a pair of those by position and those by name.
+    """
+    is_pair = len(inputs) == 2 and type(inputs[1]) is dict
+    args, kwargs = inputs if is_pair and type(inputs[0]) is tuple else (inputs, {})
+    if not args and not kwargs:  # the usual case: it is the only argument
+        args = (array,)
+    for name, value in given_by_name(fn, args, kwargs).items():
+        if any(leaf is array for leaf in flatten(value)[0]):
+            return f"argument {name}" if name.isdigit() else f"argument '{name}'"
+    return "an argument"
+
+
+def explain_read_only(
+    error: ValueError, what: str, names: Sequence[str], do: str
+) -> None:
+    """Add to NumPy's error what is read-only and what to write instead."""
+    if "read-only" in str(error) and names:
+        is_one = len(names) == 1
+        error.add_note(
+            f"inside {what} {quoted(names)} {'is' if is_one else 'are'} read-only, as a"
+            f" write would change {'it' if is_one else 'them'} outside\n"
+            f"  do: write to a copy, {names[0]} = {names[0]}.copy(); or {do}"
+        )
+
+
+# ---- waivers ----
+# Checks of opcheck that an operator fails on purpose, each with a reason.
+
+
+# The checks of `customop.testing.opcheck`, in their order. They are here so that a name
+# is checked where it is waived, without an import of what checks it.
+CHECK_NAMES: Final = (
+    "test_schema",
+    "test_mutation",
+    "test_autograd_registration",
+    "test_faketensor",
+    "test_sizes",
+    "test_kernels_agree",
+    "test_vmap",
+    "test_jvp",
+    "test_gradients",
+    "test_aot_dispatch_static",
+    "test_aot_dispatch_dynamic",
+    "test_layouts",
+    "test_dtypes",
+    "test_determinism",
+    "test_out_variant",
+    "test_pickle",
+    "test_threads",
+)
+
+
+def with_waiver(
+    op: RuleTable, check: str, reason: str, *, override: bool
+) -> Mapping[str, str]:
+    """The waivers of an operator and another one, after a look at its arguments.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such check, or `reason` is not a text with something in it.
+    RegistrationError
+        If the check is waived already.
+    """
+    if check not in CHECK_NAMES:
+        raise op.error(
+            ArgumentError,
+            f"there is no check {check!r} to waive"
+            f"{did_you_mean(str(check), CHECK_NAMES)}",
+            f"known: {quoted(CHECK_NAMES)}",
+            do=f'{op.name}.waive("test_gradients", reason="...")',
+        )
+    if not isinstance(reason, str) or not reason.strip():
+        raise op.error(
+            ArgumentError,
+            f"the waiver of {check} has reason={reason!r}",
+            do=f"say why it is meant to fail: {op.name}.waive({check!r},"
+            ' reason="a straight-through estimator")',
+        )
+    if check in op.waivers and not override:
+        raise op.error(
+            RegistrationError,
+            f"{check} is waived already: {op.waivers[check]!r}",
+            do="remove one of the waivers, or pass override=True",
+        )
+    return {**op.waivers, check: " ".join(reason.split())}

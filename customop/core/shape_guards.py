@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.dtypes import ELEMENTS
+from customop.arrays.array import ELEMENTS
 from customop.arrays.fake import is_symbolic_call
-from customop.schema.parameters import Parameter
 from customop.schema.schema import Schema
 from customop.schema.shape_check import argument_fault, number_names
-from customop.schema.types import ArrayType, ListOf, Maybe, has_shape, shapes_in
+from customop.schema.types import (
+    ArrayType,
+    ListOf,
+    Maybe,
+    Parameter,
+    has_shape,
+    shapes_in,
+)
+from customop.shapes.lengths import broadcast
 from customop.shapes.notation import Axis, Length, Loop, Shape, names_in
-from customop.shapes.solve import broadcast
-from customop.shapes.symbols import made
-
-__all__ = ["argument_check", "shape_guards"]
+from customop.shapes.sizes import made
 
 
 class _Unusual(Exception):

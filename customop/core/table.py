@@ -1,21 +1,121 @@
-"""The table of an operator: its rules, and what is worked out from them."""
+"""The table of an operator: its rules, what is worked out from them, and its lock."""
 
 from __future__ import annotations
 
+import os
+from _thread import RLock  # `threading` takes 0.5 ms more to import
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from customop.arrays.kinds import DEFAULT, FAKE, find_kind
-from customop.core.changes import changing
-from customop.core.definition import Definition, ErrorT, Row, fallthrough_kernel
-from customop.core.fast_kernel import FastKernel
-from customop.core.rule_kind import COMPOSITE, RuleKind, rule_kind
+from customop.core.rule_kind import (
+    COMPOSITE,
+    Definition,
+    ErrorT,
+    Row,
+    RuleKind,
+    fallthrough_kernel,
+    rule_kind,
+)
 from customop.errors import MissingRuleError, RegistrationError, place
-from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
+from customop.schema.types import MISSING
 
-__all__ = ["CallWriter", "Plans", "RuleTable", "fallbacks"]
+# ---- the lock held while tables of operators change ----
+
+
+class _ChangeLock:
+    """A lock that finalizers may request at any moment.
+
+    The garbage collector runs finalizers between any two lines, also while this thread
+    holds the lock. Their work waits until the lock is free.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._depth = 0
+        self.later: deque[Callable[[], None]] = deque()
+        # Changes of any table so far: the tables are the same while it is the same.
+        self.count: int = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            while self._depth == 1 and self.later:
+                self.later.popleft()()
+        finally:
+            self._depth -= 1
+            self._lock.release()
+
+
+# Held while a table changes or a kernel is marked as proven; calls never wait for it.
+changing: _ChangeLock = _ChangeLock()
+
+# The lock must be free in a process that is forked while a table changes.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=changing.__enter__,
+        after_in_parent=changing.__exit__,
+        after_in_child=changing.__exit__,
+    )
+
+
+# ---- the kernel that generated code may call at once for plain arrays of NumPy ----
+
+
+class Never:
+    """A class without objects: a guard for it always fails."""
+
+
+class FastKernel:
+    """The kernel of an operator that plans of transforms call without the operator.
+
+    A plan tests ``type(x) is fast.array``, and that no mode is open.
+
+    Attributes
+    ----------
+    array : type
+        The class of arrays that the kernel takes: NumPy's, or one without objects while
+        calls must go to the operator.
+    kernel : callable
+        It has proven its contract.
+    """
+
+    __slots__ = ("_is_drawn", "_is_open", "array", "kernel")
+
+    def __init__(self) -> None:
+        self.array: type = Never
+        self.kernel: Callable[..., Any] | None = None
+        self._is_open: bool = False
+        self._is_drawn: bool = False
+
+    def set(self, kernel: Callable[..., Any] | None) -> None:
+        """Open the way to a kernel, or close it with None."""
+        # Closed first, and the kernel never removed: a thread that is past the guard
+        # calls the old kernel or the new one, never None.
+        self.array = Never
+        self._is_open = kernel is not None
+        if kernel is not None:
+            self.kernel = kernel
+            self._let()
+
+    def draw(self, is_drawn: bool) -> None:
+        """Note whether a share of calls is drawn: then each call goes to the operator."""
+        self._is_drawn = is_drawn
+        self._let()
+
+    def _let(self) -> None:
+        self.array = np.ndarray if self._is_open and not self._is_drawn else Never
+
+
+# ---- the table of an operator: its rules, and what is worked out from them ----
 
 
 class CallWriter(Protocol):

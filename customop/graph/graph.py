@@ -1,16 +1,17 @@
-"""A graph: the nodes of a program in order, and the constants that they use."""
+"""A graph: the nodes of a program in order, checks of them, and the memory they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from keyword import iskeyword
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
-from customop.errors import GraphError, counted
-from customop.graph.lint import check_graph
-from customop.graph.memory import OUTSIDE, Memory
+from customop.arrays.nested import flat
+from customop.core.contract import owner
+from customop.core.table import RuleTable
+from customop.errors import GraphError, counted, shown
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -19,10 +20,262 @@ from customop.graph.node import (
     PLACEHOLDER,
     Node,
     fault,
+    gives_sizes,
+    makes_sizes,
+    nodes_in,
+    sizes_in,
 )
-from customop.graph.size_uses import makes_sizes, sizes_in
+from customop.schema.types import MISSING, is_array_type
 
-__all__ = ["Graph", "NodeList"]
+# ---- which values of a graph share memory, and which nodes write it ----
+
+
+# The memory of inputs and constants, which a caller may share among them.
+OUTSIDE: Final = 0
+Places = frozenset[int]
+_OUTSIDE: Final[Places] = frozenset({OUTSIDE})
+
+
+class Memory:
+    """The memory behind the nodes of a graph, as the schemas describe it.
+
+    Each piece of memory has a number. Inputs and constants all have the number 0, since
+    a caller may pass one array twice, or one that is a constant. Constants also have one
+    for the array that owns their memory.
+
+    Attributes
+    ----------
+    places : dict
+        Node -> numbers of the memory that its value may lie in.
+    writes : dict
+        Node that writes -> numbers of the memory that it writes.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.places: dict[Node, Places] = {}
+        self.writes: dict[Node, Places] = {}
+        # The places of each result, for calls of several.
+        self._parts: dict[Node, Sequence[Places]] = {}
+        self._count = OUTSIDE
+        self._owners: dict[int, Places] = {}
+        self.output: Places = frozenset()
+        for node in graph.nodes:
+            self.places[node] = self._places_of(node)
+            if node.op == OUTPUT:
+                self.output = self.places[node]
+
+    @property
+    def written(self) -> Places:
+        """All memory that some node writes."""
+        return frozenset().union(*self.writes.values())
+
+    def of(self, values: Iterable[Any]) -> Places:
+        """Memory of the nodes among nested values."""
+        return frozenset().union(*[self.places[node] for node in nodes_in(values)])
+
+    def _new(self) -> Places:
+        self._count += 1
+        return frozenset({self._count})
+
+    def _places_of(self, node: Node) -> Places:
+        if node.op == CALL:
+            graphs = node.subgraphs
+            return self._of_graphs(node, graphs) if graphs else self._of_call(node)
+        if node.op == ITEM:
+            return self._of_item(*node.args)
+        if node.op == CONSTANT:
+            own = id(owner(node.graph.constants[node.target]))
+            if own not in self._owners:
+                self._owners[own] = self._new()
+            return _OUTSIDE | self._owners[own]
+        return _OUTSIDE if node.op == PLACEHOLDER else self.of(node.args)
+
+    def _of_item(self, node: Node, index: Any) -> Places:
+        parts = self._parts.get(node)
+        return self.places[node] if parts is None else parts[index]
+
+    def _of_call(self, node: Node) -> Places:
+        op: RuleTable = node.target
+        pairs = [*zip(op.schema.parameters, node.values(), strict=True)]
+        if op.schema.written:
+            self.writes[node] = self.of(v for p, v in pairs if p.is_written)
+        named: dict[str, list[Any]] = {}
+        for p, value in pairs:
+            if p.alias is not None:
+                named.setdefault(p.alias.name, []).append(value)
+        aliases = [r.alias for r in op.schema.returns]
+        parts = [self._new() if a is None else self.of(named[a.name]) for a in aliases]
+        if op.schema.is_tuple:
+            self._parts[node] = parts
+        return frozenset().union(*parts)
+
+    def _of_graphs(self, node: Node, graphs: Sequence[Graph]) -> Places:
+        """Of a call that runs graphs: they may write and return any argument."""
+        given = self.of((*node.args, *node.kwargs.values()))
+        inner = [Memory(graph) for graph in graphs]
+        if any(OUTSIDE in memory.written for memory in inner):
+            self.writes[node] = given | _OUTSIDE
+        new = self._new()
+        return given | new if any(OUTSIDE in m.output for m in inner) else new
+
+
+# ---- the checks of `Graph.lint` ----
+# The order of the nodes, their users and their arguments.
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a node, as a clause that follows its name, and what to do."""
+
+    reason: str
+    remedy: str
+
+
+_BY_METHODS = "edit graphs through their methods, which note users: node.args = ..."
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise a `GraphError` that names the first node that is wrong, and why."""
+    seen: dict[Node, None] = {}
+    names: set[str] = set()
+    sizes: set[str] = set()
+    for node in graph.nodes:
+        found = _fault(graph, node, seen, names)
+        if found is None and graph.sizes is not None:
+            found = _fault_of_sizes(node, sizes)
+        if found is not None:
+            raise fault(node, f"the node '{node.name}' {found.reason}", found.remedy)
+        seen[node] = None
+        names.add(node.name)
+    for node in seen:
+        wrong = [u.name for u in node.users if u not in seen or node not in u.inputs]
+        if wrong:
+            what = f"the node '{node.name}' counts {wrong[0]} as a user, which is not"
+            raise fault(node, what, _BY_METHODS)
+    assert graph.output_node is not None
+
+
+def _fault(
+    graph: Graph, node: Node, seen: Mapping[Node, None], names: set[str]
+) -> Flaw | None:
+    """What is wrong with a node, or nothing."""
+    if node.graph is not graph:
+        return Flaw("is of another graph", _COPY)
+    if node.name in names:
+        return Flaw("has the name of another one", "give it a name of its own")
+    inputs = nodes_in((*node.args, *node.kwargs.values()))
+    for used in inputs:
+        if used not in seen:
+            where, remedy = _where(graph, node, used)
+            return Flaw(f"uses '{used.name}', which {where}", remedy)
+        if node not in used.users:
+            reason = f"uses '{used.name}', which does not count it as a user"
+            return Flaw(reason, _BY_METHODS)
+    return _fault_of_kind(graph, node)
+
+
+def _fault_of_sizes(node: Node, known: set[str]) -> Flaw | None:
+    """What is wrong with the sizes of a node, or nothing; notes those that it gives."""
+    given = (*node.args, *node.kwargs.values())
+    missing = sizes_in(given) - known
+    if missing:  # a size of another capture, which was open around it, is a value
+        context = node.graph.sizes
+        own = [v for v in flat([*given]) if getattr(v, "context", context) is context]
+        missing = sizes_in(own) - known
+    known |= gives_sizes(node.val)
+    if missing:
+        return Flaw(
+            f"uses the size '{min(missing)}', which no node before it has",
+            "keep the node whose value has the size before this one",
+        )
+    return None
+
+
+def _where(graph: Graph, node: Node, used: Node) -> tuple[str, str]:
+    """Where a node is that is not among those before another one, and what to do."""
+    if used.is_erased:
+        return "was erased", (
+            "replace its uses before you erase it: node.replace_all_uses_with(other)"
+        )
+    if used.graph is not graph:
+        return "is of another graph", _COPY
+    if used is node:
+        return "is the node itself", "pass a node that comes before it"
+    return "comes later", (
+        "make nodes in the order in which they run: with graph.inserting_before(node)"
+    )
+
+
+_COPY = "make a node in this graph: graph.call(op, args), graph.placeholder(name)"
+
+
+def _fault_of_kind(graph: Graph, node: Node) -> Flaw | None:
+    if node.op == PLACEHOLDER and node.previous.op not in (PLACEHOLDER, "root"):
+        return Flaw(
+            "is an input behind other nodes",
+            "make it before the others: with graph.inserting_before(first_node)",
+        )
+    if node.op == CONSTANT and node.target not in graph.constants:
+        return Flaw(
+            f"names the constant '{node.target}', which the graph does not have",
+            "make constants by graph.constant(value)",
+        )
+    if node.op == OUTPUT and node.next is not graph.root:
+        return Flaw(
+            "is the output and not the last node",
+            "make nodes before it: with graph.inserting_before(graph.output_node)",
+        )
+    if node.op == ITEM and (len(node.args) != 2 or type(node.args[0]) is not Node):
+        return Flaw(
+            f"is an item of {node.args}, must be of a node and an index",
+            "write node.args = (node of a list, index)",
+        )
+    return _fault_of_call(node) if node.op == CALL else None
+
+
+def _fault_of_call(node: Node) -> Flaw | None:
+    schema = getattr(node.target, "schema", None)
+    if schema is None:
+        return Flaw(
+            f"calls {node.target!r}, which is not an operator",
+            "set node.target to an operator, such as customop.ops.np.sin.default",
+        )
+    required = [p for p in schema.positional if p.default is MISSING]
+    if not len(required) <= len(node.args) <= len(schema.positional):
+        given = counted(len(node.args), "argument")
+        return Flaw(
+            f"has {given} for {node.target.qualname}{schema}",
+            "write node.args with a value for each parameter that has no default",
+        )
+    known = [p.name for p in schema.keyword_only]
+    odd = [name for name in node.kwargs if name not in known]
+    if odd:
+        return Flaw(
+            f"has the keyword '{odd[0]}', which {node.target.qualname} does not take",
+            f"write node.kwargs without it{_named(known)}",
+        )
+    for p in schema.keyword_only:
+        if p.default is MISSING and p.name not in node.kwargs:
+            return Flaw(
+                f"lacks the keyword '{p.name}' of {node.target.qualname}{schema}",
+                f"write node.kwargs = {{'{p.name}': ...}}",
+            )
+    for p, value in zip(schema.positional, node.args, strict=False):
+        if is_array_type(p.type) and not isinstance(value, _FOR_ARRAYS):
+            return Flaw(
+                f"has {shown(value)} for the array '{p.name}'",
+                "pass a node: a constant array by graph.constant(value)",
+            )
+    return None
+
+
+def _named(known: list[str]) -> str:
+    return f"; the operator takes {', '.join(known)}" if known else ""
+
+
+_FOR_ARRAYS = (Node, int, float, complex)
+
+
+# ---- a graph: the nodes of a program in order, and the constants that they use ----
 
 
 class NodeList(Sequence[Node]):

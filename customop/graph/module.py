@@ -10,31 +10,39 @@ from importlib import import_module
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
-from customop.arrays.describe import show
-from customop.arrays.pytree import Structure, flatten, unflatten
+from customop.arrays.nested import Structure, flatten, show, unflatten
 from customop.errors import ArgumentError, GuardError, counted
+from customop.graph.code_parts import Pack, Unpack, packer, unpacker
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import GivenCode, Replay, compile_graph
 from customop.graph.text import named_constants, readable
-from customop.graph.unpack import Pack, Unpack, packer, unpacker
 from customop.later import later
-from customop.schema.parameters import Parameter, Return
 from customop.schema.schema import Schema
-from customop.schema.types import ARRAY
-from customop.shapes.guards import Guard
+from customop.schema.types import (
+    ARRAY,
+    ClassFields,
+    ClassOf,
+    Parameter,
+    Return,
+    classes,
+    declare,
+)
+from customop.shapes.conditions import Guard
 
 if TYPE_CHECKING:
     from customop.graph.pictures.drawing import Drawing
 
-__all__ = ["GraphModule"]
-
 # Tracing needs none of these, which take half of its import.
 drawing: ModuleType = later(import_module, "customop.graph.pictures.drawing")
-loading: ModuleType = later(import_module, "customop.graph.load")
-page: ModuleType = later(import_module, "customop.graph.pictures.page")
+load: ModuleType = later(import_module, "customop.graph.load")
+graph_page: ModuleType = later(import_module, "customop.graph.pictures.graph_page")
 saving: ModuleType = later(import_module, "customop.graph.save")
+
+
+# ---- a graph as a function ----
+# Its inputs and outputs are pytrees, and it checks its guards.
 
 
 class GraphModule:
@@ -479,7 +487,7 @@ class GraphModule:
         return found
 
     def _repr_html_(self) -> str:
-        return str(page.notebook_html(self))
+        return str(graph_page.notebook_html(self))
 
     # ---- copies ----
 
@@ -527,7 +535,7 @@ class GraphModule:
 
 def _from_bytes(content: bytes) -> Any:
     """The module of a pickle, which has the content of a file."""
-    return loading.load_graph(io.BytesIO(content))
+    return load.load_graph(io.BytesIO(content))
 
 
 class _AnyLeaf:
@@ -542,3 +550,21 @@ def _call_text(name: str, spec: Structure) -> str:
     args, kwargs = unflatten(spec, [_AnyLeaf()] * len(spec.accessors()))
     named = [f"{key}={value!r}" for key, value in kwargs.items()]
     return f"{name}({', '.join([*map(repr, args), *named])})"
+
+
+# ---- graphs as arguments of operators ----
+# Constants, of which no transform sees a part.
+
+
+# Its name in schemas.
+GRAPH = "customop.GraphModule"
+
+
+def _allow_graphs() -> None:
+    GraphModule.__module__ = "customop"
+    declare(GraphModule)
+    fields = ClassFields(GraphModule, {}, frozenset(), None, False)
+    classes[GRAPH] = ClassOf(GRAPH, fields, {})
+
+
+_allow_graphs()

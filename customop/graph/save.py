@@ -14,21 +14,26 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from customop.arrays.pytree import Structure, unflatten
+from customop.arrays.nested import Structure, unflatten
 from customop.core.table import CallWriter, RuleTable
 from customop.errors import GraphFileError
-from customop.graph.files.archive import ArchiveWriter, replacing, writing
-from customop.graph.files.fields import one_line
-from customop.graph.files.generators import written_generator
-from customop.graph.files.layout import described_array, npy_chunks, npy_size
-from customop.graph.files.weights import can_be_outside, write_weights
-from customop.graph.files.written import LeafMark, NotWritable, ValueWriter
+from customop.graph.files.archive import (
+    ArchiveWriter,
+    can_be_outside,
+    described_array,
+    npy_chunks,
+    npy_size,
+    replacing,
+    write_weights,
+    writing,
+)
+from customop.graph.files.fields import NotWritable, one_line, written_generator
+from customop.graph.files.file_values import LeafMark, ValueWriter
 from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node, nodes_in
 
 if TYPE_CHECKING:  # it saves itself by the function below
     from customop.graph.module import GraphModule
 
-__all__ = ["FORMAT", "VERSION", "save"]
 
 FORMAT = "customop graph"
 VERSION = 1

@@ -17,28 +17,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from customop.arrays.dtypes import is_inexact
+from customop.arrays.array import is_inexact
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
-from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.autograd.sweep import sweep
-from customop.transforms.autograd.tracer import end_of
+from customop.transforms.autograd.tape import end_of
 from customop.transforms.jvp import jvp
 from customop.transforms.values import Fresh
 from customop.transforms.vmap import vmap
-
-__all__ = [
-    "Batch",
-    "Pull",
-    "Push",
-    "Step",
-    "over_given",
-    "run_steps",
-    "steps_of",
-    "text_of_steps",
-]
 
 Arrays = Sequence[Any]
 

@@ -1,5 +1,5 @@
 """How users make operators and register by name: `custom_op`, `define`, `Library`, `ops`.
 
-May import `core` and the folders below it. Start with `define`, then `kernels` and
-`rules` (registering by name) and `library` (registrations that can be removed).
+May import `core` and the folders below it. Start with `define`, then `register`
+(by name) and `library` (registrations that can be removed).
 """

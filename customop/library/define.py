@@ -10,16 +10,16 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from customop.arrays.kinds import FAKE
-from customop.core.define import (
+from customop.core.dispatch import kernel_for
+from customop.core.operator import (
+    Operator,
     check_name,
     check_names,
     checked_tags,
     define_operator,
 )
-from customop.core.definition import Definition, Site, check_device_types, check_factory
-from customop.core.dispatch import kernel_for
-from customop.core.gufuncs import GufuncKernel, as_kernel
-from customop.core.operator import Operator
+from customop.core.registry import GufuncKernel, as_kernel
+from customop.core.rule_kind import Definition, Site, check_device_types, check_factory
 from customop.errors import (
     RegistrationError,
     SchemaError,
@@ -29,22 +29,14 @@ from customop.errors import (
 )
 from customop.later import later
 from customop.library.ops import check_reachable
-from customop.schema.agreement import check_agrees
-from customop.schema.overloads import check_overloads
-from customop.schema.parameters import MISSING, Alias
+from customop.schema.agreement import (
+    check_agrees,
+    check_overloads,
+    check_returns_at_once,
+)
 from customop.schema.schema import Schema
-from customop.schema.signatures import check_returns_at_once
 from customop.schema.tags import Tag
-from customop.schema.types import holds_arrays
-
-__all__ = [
-    "conservative",
-    "custom_op",
-    "declare",
-    "parsed",
-    "place_of",
-    "read_definition",
-]
+from customop.schema.types import MISSING, Alias, holds_arrays
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +59,7 @@ if TYPE_CHECKING:
             dispatch: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-declared: ModuleType = later(import_module, "customop.core.declared")
+redefine: ModuleType = later(import_module, "customop.core.redefine")
 
 _SCHEMA = later(
     re.compile, r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL
@@ -298,7 +290,7 @@ def declare(
     return define_operator(
         Definition(
             qualname,
-            declared.Declared(qualname, schema),
+            redefine.Declared(qualname, schema),
             schema,
             checked_tags(qualname, tags),
             place_of(where),

@@ -8,8 +8,8 @@ from itertools import repeat
 from types import ModuleType
 from typing import Any, NoReturn
 
-from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
+from customop.arrays.nested import abbreviated
 from customop.core.codegen import without_signature
 from customop.core.operator import Operator
 from customop.core.registry import (
@@ -28,20 +28,10 @@ from customop.errors import (
 )
 from customop.later import later
 from customop.plugins import OPERATORS, plugins_of
-from customop.schema.base_types import exact_class
-from customop.schema.fit import ARGUMENTS
-from customop.schema.parameters import MISSING
-from customop.schema.types import ARRAY, Base, holds_arrays
+from customop.schema.coerce import ARGUMENTS, exact_class
+from customop.schema.types import ARRAY, MISSING, Base, holds_arrays
 
-__all__ = [
-    "OperatorPacket",
-    "check_reachable",
-    "ops",
-    "unknown_operator",
-    "unknown_overload",
-]
-
-page: ModuleType = later(import_module, "customop.core.page")
+explain: ModuleType = later(import_module, "customop.core.explain")
 
 
 class Namespaces:
@@ -258,7 +248,7 @@ class OperatorPacket:
         return f"<OperatorPacket {self.qualname}: {', '.join(self.overloads())}>"
 
     def _repr_html_(self) -> str:
-        return str(page.operator_html(*self._operators().values()))
+        return str(explain.operator_html(*self._operators().values()))
 
 
 def check_reachable(qualname: str) -> None:

@@ -140,7 +140,7 @@ all its overloads.
 """
 
 # May import every folder but `cli` and `pytest`. Start with `hooks`, which mypy calls;
-# `definitions` reads operators, `rules` and `kernels` check what is registered for them.
+# `definitions` reads operators, `rule_checks` and `kernel_checks` check what is registered for them.
 
 from hashlib import blake2b
 from pathlib import Path

@@ -1,16 +1,20 @@
-"""A type of mypy's as the annotation that Python has at run time.
+"""Names, constants and types of the source as Python has them at run time.
 
-So `customop.schema.annotations` decides which annotations have a schema type, and words the
-error for the others.
+mypy knows a function as ``customop.library.define.custom_op``. The plugin compares the
+last part alone, ``custom_op``, so that a definition can move to another module.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +23,21 @@ import typing_extensions
 from mypy.nodes import (
     VARIANCE_NOT_READY,
     CallExpr,
+    ComplexExpr,
+    Expression,
+    FloatExpr,
+    IntExpr,
+    ListExpr,
+    MemberExpr,
     MypyFile,
+    NameExpr,
     RefExpr,
+    SetExpr,
+    StrExpr,
     SymbolTable,
+    TupleExpr,
     TypeInfo,
+    UnaryExpr,
     Var,
 )
 from mypy.types import (
@@ -45,19 +60,68 @@ from mypy.types import (
 )
 
 from customop.arrays.array import Array
-from customop.mypy.names import own_name
 from customop.schema.annotations import CLASSES, Device, Scalar
 from customop.schema.dtype_hints import DType
+from customop.schema.tags import Tag
 
-__all__ = [
-    "DEVICES",
-    "SEQUENCES",
-    "Unfamiliar",
-    "annotation_of",
-    "device_of",
-    "is_array",
-    "plain_class",
-]
+# ---- names of this package, without the modules that define them ----
+
+
+# Functions that define an operator by its name.
+DEFINING = ("custom_op", "define")
+
+# What the plugin adds to the name of a function that the program cannot name.
+HIDDEN = "-overloaded"
+
+PACKAGE = __name__.partition(".")[0]
+_FOLDER = Path(__file__).parents[1]
+
+
+def is_ours(fullname: str) -> bool:
+    """Whether a module, or a name of one, belongs to this package."""
+    return fullname == PACKAGE or fullname.startswith(f"{PACKAGE}.")
+
+
+def _module_of(fullname: str) -> str:
+    module = fullname
+    while not _is_module(module):
+        module = module.rpartition(".")[0]
+    return module
+
+
+@cache
+def _is_module(name: str) -> bool:
+    """Whether a module of the package has this name; it need not be imported yet."""
+    if name in sys.modules:
+        return True
+    path = _FOLDER.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_name(f"{path.name}.py").exists()
+
+
+@cache
+def own_name(fullname: str) -> str:
+    """A name of this package such as ``Operator.register``, or nothing.
+
+    Parameters
+    ----------
+    fullname : str
+        The name with the module that defines it, as mypy knows it.
+
+    Examples
+    --------
+    >>> own_name("customop.core.operator.Operator.register")
+    'Operator.register'
+    >>> own_name("numpy.ndarray")
+    ''
+    """
+    if not is_ours(fullname):
+        return ""
+    return fullname.removeprefix(_module_of(fullname)).removeprefix(".")
+
+
+# ---- a type of mypy's as the annotation that Python has at run time ----
+# So `customop.schema.annotations` decides which annotations have a schema type, and
+# words the error for the others.
 
 
 class Unfamiliar(Exception):
@@ -386,3 +450,69 @@ _FORMS: dict[type[ProperType], Callable[[Any, str], Any]] = {
     TypeType: _of_type,
     Instance: _of_instance,
 }
+
+
+# ---- values of expressions that the source shows ----
+
+
+_NAMED: dict[str, Any] = {
+    "builtins.True": True,
+    "builtins.False": False,
+    "builtins.None": None,
+    **{
+        f"{module}.{name}": getattr(math, name)
+        for module in ("math", "numpy")
+        for name in ("inf", "nan", "pi", "e")
+    },
+}
+_SEQUENCES: dict[type[Expression], Any] = {
+    ListExpr: list,
+    TupleExpr: tuple,
+    SetExpr: set,
+}
+
+
+def constant(expression: Expression) -> Any:
+    """The value of an expression.
+
+    Raises
+    ------
+    Unfamiliar
+        If the source does not show the value.
+    """
+    if isinstance(expression, StrExpr | IntExpr | FloatExpr | ComplexExpr):
+        return expression.value
+    if isinstance(expression, NameExpr | MemberExpr):
+        return _of_name(expression)
+    if isinstance(expression, UnaryExpr) and expression.op == "-":
+        value = constant(expression.expr)
+        if type(value) in (int, float, complex):
+            return -value
+    make = _SEQUENCES.get(type(expression))
+    if make is None:
+        raise Unfamiliar
+    return make([constant(item) for item in expression.items])  # type: ignore[attr-defined]  # all three have it
+
+
+def _of_name(expression: NameExpr | MemberExpr) -> Any:
+    if expression.fullname in _NAMED:
+        return _NAMED[expression.fullname]
+    if isinstance(expression, MemberExpr) and isinstance(expression.expr, RefExpr):
+        # mypy gives a member of an Enum no full name.
+        owner = own_name(expression.expr.fullname)
+        if owner == Tag.__name__ and expression.name in Tag.__members__:
+            return Tag[expression.name]
+    node = expression.node
+    if isinstance(node, Var) and node.is_final and node.final_value is not None:
+        return node.final_value
+    raise Unfamiliar
+
+
+def constant_or(expression: Expression | None, otherwise: Any) -> Any:
+    """The value of an expression, or `otherwise` if the source does not show it."""
+    if expression is None:
+        return otherwise
+    try:
+        return constant(expression)
+    except Unfamiliar:
+        return otherwise

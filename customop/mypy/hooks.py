@@ -1,12 +1,13 @@
-"""The hooks of the plugin, which mypy calls for functions and methods of this package."""
+"""The hooks of the plugin, and the answers that it gives to mypy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from mypy.nodes import MypyFile
+from mypy.errorcodes import ErrorCode
+from mypy.nodes import Context, Expression, MemberExpr, MypyFile
 from mypy.options import Options
 from mypy.plugin import (
     AttributeContext,
@@ -16,28 +17,505 @@ from mypy.plugin import (
     Plugin,
     ReportConfigContext,
 )
-from mypy.types import FunctionLike, Type
+from mypy.types import (
+    CallableType,
+    FunctionLike,
+    Instance,
+    NoneType,
+    Overloaded,
+    Type,
+    get_proper_type,
+)
 
-from customop.mypy import codes
-from customop.mypy.answers import FUNCTIONS, METHODS
-from customop.mypy.asked import Answer, Asked
-from customop.mypy.attributes import attribute_of, call_of
-from customop.mypy.calls import AnyContext, checker
-from customop.mypy.imports import may_define
-from customop.mypy.names import is_ours, own_name
-from customop.mypy.numpy_calls import (
+from customop.arrays.kinds import DEFAULT, FAKE
+from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
+from customop.core.operator import Operator, check_name
+from customop.core.registry import unknown
+from customop.core.rule_kind import RuleKind
+from customop.errors import RegistrationError
+from customop.library.library import kind_of_key
+from customop.library.ops import (
+    Namespaces,
+    OperatorNamespace,
+    OperatorPacket,
+    unknown_operator,
+)
+from customop.mypy import records
+from customop.mypy.definitions import (
+    Draft,
+    overloads_of,
+    plain_operator,
+    schema_of,
+    split_off,
+    typed_as,
+    with_overloads,
+)
+from customop.mypy.hints import is_ours, own_name
+from customop.mypy.kernel_checks import with_kinds
+from customop.mypy.program import Program, is_operator, may_define
+from customop.mypy.records import (
+    AnyContext,
+    Call,
+    Record,
+    checker,
+    copied,
+    misshapen,
+    mixed,
+    recall,
+    remember,
+)
+from customop.mypy.rule_checks import Registered, check_kinds
+from customop.mypy.source import (
+    Function,
+    Surveys,
+    function_of,
+    implementation_of,
+    innermost_decorator,
+)
+from customop.mypy.transform_calls import (
+    TRANSFORMS,
+    check_positions,
+    check_rule,
+    check_vmap,
     is_arithmetic,
     is_numpy_function,
     is_ufunc_call,
     result_of_arithmetic,
     result_of_function,
+    result_of_transform,
     result_of_ufunc,
 )
-from customop.mypy.overloads import split_off
-from customop.mypy.program import Program
-from customop.mypy.trees import Surveys
 
-__all__ = ["CustomOpPlugin"]
+# ---- a call that mypy asks the plugin about, and what its arguments mean ----
+
+
+# An operator and its type, None if the type is not known.
+Subject: TypeAlias = tuple[Record, Type | None]
+# What a hook returns for a call.
+Answer: TypeAlias = Callable[["Asked"], Type]
+
+
+class Asked:
+    """A call that mypy asks about.
+
+    Attributes
+    ----------
+    api : TypeChecker
+    survey : Survey
+        Of the module that has the call.
+    call : Call
+        Its arguments.
+    result : Type
+        The type that mypy gives it.
+    context : Context
+        Where it stands.
+    object : Type or None
+        The object that a method is called on.
+    program : Program
+    """
+
+    def __init__(self, program: Program, surveys: Surveys, context: AnyContext) -> None:
+        self.program = program
+        self.api = checker(context)
+        self.survey = surveys.of(self.api.tree)
+        self.call = Call(context)
+        self.result = context.default_return_type
+        self.context: Context = context.context
+        self.object = context.type if isinstance(context, MethodContext) else None
+
+    def function(self, parameter: int | str) -> Function | None:
+        """The function that is passed, or that the call decorates."""
+        given = self.call.get(parameter)
+        if given is not None and not isinstance(get_proper_type(given.type), NoneType):
+            overloaded, module = get_proper_type(given.type), self.api.tree.fullname
+            if isinstance(overloaded, Overloaded):
+                return implementation_of(self.api, overloaded, given.expression)
+            return function_of(given.type, given.expression, self.context, module)
+        if given is not None or not isinstance(self.context, Expression):
+            return None
+        decorated = self.survey.decorated_by(self.context)
+        if decorated is None:
+            return None
+        node = innermost_decorator(decorated, self.context)
+        proper = None if node is None else get_proper_type(self.api.function_type(node))
+        return Function(proper, node) if isinstance(proper, CallableType) else None
+
+    def place(self, parameter: int | str) -> Context:
+        """Where a message about an argument stands."""
+        return self.call.expression(parameter) or self.context
+
+    def name(self, what: str, parameter: int) -> str:
+        """The name of an operator that is passed; report a wrong one and return ""."""
+        name = self.call.text(parameter)
+        if name is None:
+            return ""
+        try:
+            check_name(what, name)
+        except RegistrationError as error:
+            records.report(self.api, error, self.place(parameter), records.NAME)
+            return ""
+        return name
+
+    def defined(self, draft: Callable[..., Record], name: str) -> Record:
+        """The record of a definition here; report a name that is taken."""
+        number = self.survey.number(name, self.context)
+        origin = f"{self.api.tree.fullname}#{number}"
+        is_sure = self.program.is_sure(self.api, name, self.context)
+        record = draft(origin=origin, is_sure=is_sure)
+        self.program.check_alone(self.api, record, self.context)
+        return record
+
+    def registered(self, op: Subject, parameter: int) -> Registered | None:
+        """The function that is registered for an operator, if both are known."""
+        function = self.function(parameter)
+        if function is None or not op[0].has_schema:
+            return None
+        at = self.place(parameter)
+        return Registered(self.api, self.survey, *op, function, at)
+
+    def operator(self, what: str, parameter: int) -> Subject | None:
+        """The operator that is passed, itself or by name, if it is known."""
+        given = self.call.get(parameter)
+        record = None if given is None else recall(given.type)
+        if given is not None and record is not None and record.has_schema:
+            return record, given.type
+        name = self.name(what, parameter)
+        found = self.program.find(self.api, name) if name else None
+        if found is None and name and what != "impl":
+            error = self.program.misspelled(self.api, name, unknown)
+            if error is not None:
+                records.report(self.api, error, self.place(parameter), records.NAME)
+        return found
+
+
+# ---- definitions ----
+
+
+def _custom_op(asked: Asked) -> Type:
+    name, function = asked.name("custom_op", 0), asked.function(1)
+    given, result = asked.call.get(1), plain_operator(asked.result)
+    result = with_overloads(typed_as(result, function), given and given.type)
+    if not name or function is None:
+        return result
+    draft = Draft(asked.api, asked.survey, name, asked.call, function, asked.context)
+    record = asked.defined(draft.record, name)
+    if not record.has_schema:
+        return result
+    decorator = get_proper_type(result)
+    if isinstance(decorator, CallableType):
+        made = remember(asked.api, decorator.ret_type, record)
+        return decorator.copy_modified(ret_type=made)
+    return remember(asked.api, result, record)
+
+
+def _define(asked: Asked) -> Type:
+    text = asked.call.expression(1)
+    name = asked.name("define", 0)
+    if name and text is not None:
+        schema_of(asked.api, text, name=name)
+        asked.defined(partial(Record, name), name)
+    return asked.result
+
+
+def _library(asked: Asked) -> Type:
+    name, key = asked.call.text(0), asked.call.get(2)
+    if not name or (key is not None and asked.call.text(2) is None):
+        return asked.result
+    record = Record(name, key=asked.call.text(2) or "")
+    return remember(asked.api, asked.result, record)
+
+
+def _define_in(asked: Asked) -> Type:
+    library = recall(asked.object)
+    if library is not None:
+        schema_of(asked.api, asked.call.expression(0), namespace=library.name)
+    return asked.result
+
+
+def _rule_kind(asked: Asked) -> Type:
+    name, takes = asked.call.text(0), asked.call.get(1)
+    if not name or (takes is not None and asked.call.text(1) is None):
+        return asked.result
+    record = Record(name, takes=asked.call.text(1) or "(...)")
+    return remember(asked.api, asked.result, record)
+
+
+def _config_type(asked: Asked) -> Type:
+    given = asked.call.get(0)
+    proper = None if given is None else get_proper_type(given.type)
+    made = proper.ret_type if isinstance(proper, CallableType) else None
+    instance = get_proper_type(made)
+    if isinstance(instance, Instance):
+        instance.type.metadata["customop"] = {"is_registered": True}
+    return asked.result
+
+
+# ---- registrations: for the method and the function of a name ----
+
+
+def _kernel(asked: Asked, op: Subject, at: int) -> None:
+    is_default = asked.call.constant(at, "") is None
+    names = (DEFAULT,) if is_default else asked.call.texts(at)
+    if names is not None and not check_kinds(
+        asked.api, op[0].name, names, asked.place(at)
+    ):
+        return
+    found = asked.registered(op, at + 1)
+    if found is not None:
+        found.check_kernel(names[0] if names else "", records.KERNEL)
+
+
+def _function(
+    check: Callable[[Registered], None], asked: Asked, op: Subject, at: int
+) -> None:
+    found = asked.registered(op, at)
+    if found is not None:
+        check(found)
+
+
+def _autograd(asked: Asked, op: Subject, at: int) -> None:
+    found = asked.registered(op, at)
+    if found is None:
+        return
+    given = asked.call.get("setup_context")
+    is_none = given is None or isinstance(get_proper_type(given.type), NoneType)
+    setup = None if is_none else asked.function("setup_context")
+    found.check_backward(setup, is_known=is_none or setup is not None)
+
+
+def _rule(asked: Asked, op: Subject, at: int) -> None:
+    given = asked.call.get(at)
+    kind = None if given is None else recall(given.type)
+    found = asked.registered(op, at + 1)
+    if found is None or kind is None or not kind.takes:
+        return
+    try:
+        made = RuleKind(kind.name, kind.takes)
+    except RegistrationError as error:
+        records.report(asked.api, error, asked.context, records.RULE)
+        return
+    found.check_rule(made, records.RULE)
+
+
+_Check: TypeAlias = Callable[[Asked, Subject, int], None]
+_RULES: dict[str, _Check] = {
+    "register_kernel": _kernel,
+    "register_fake": partial(
+        _function, lambda found: found.check_kernel(FAKE, records.FAKE)
+    ),
+    "register_autograd": _autograd,
+    "register_jvp": partial(
+        _function, lambda found: found.check_rule(JVP, records.JVP)
+    ),
+    "register_vmap": partial(
+        _function, lambda found: found.check_rule(VMAP, records.VMAP)
+    ),
+    "register": _rule,
+}
+
+
+def _method(check: _Check, asked: Asked) -> Type:
+    record = recall(asked.object)
+    if record is None or not record.has_schema or asked.object is None:
+        return asked.result
+    check(asked, (record, asked.object), 0)
+    return copied(asked.object, asked.result)
+
+
+def _by_name(what: str, check: _Check, asked: Asked) -> Type:
+    found = asked.operator(what, 0)
+    if found is None:
+        return asked.result
+    check(asked, found, 1)
+    gives_operator = is_operator(asked.result) and is_operator(found[1])
+    return found[1] if gives_operator and found[1] is not None else asked.result
+
+
+# ---- registrations as torch writes them ----
+
+
+def _impl(asked: Asked) -> Type:
+    op = asked.operator("impl", 0)
+    if op is not None:
+        _check_keys(asked, op, asked.call.texts(1) or (), 2)
+    return asked.result
+
+
+def _impl_in(asked: Asked) -> Type:
+    library, name = recall(asked.object), asked.call.text(0)
+    if library is None or name is None:
+        return asked.result
+    name = name if "::" in name else f"{library.name}::{name}"
+    op, key = asked.program.find(asked.api, name), asked.call.text(2)
+    if op is not None and (asked.call.get(2) is None or key is not None):
+        keys = (key or library.key or "CompositeImplicitAutograd",)
+        _check_keys(asked, op, keys, 1)
+    return asked.result
+
+
+# Kind -> code; every other kind is of kernels.
+_CODES: dict[str | RuleKind, ErrorCode] = {
+    FAKE: records.FAKE,
+    AUTOGRAD: records.AUTOGRAD,
+    JVP: records.JVP,
+    VMAP: records.VMAP,
+}
+
+
+def _check_keys(asked: Asked, op: Subject, keys: Sequence[str], at: int) -> None:
+    found = asked.registered(op, at)
+    below = asked.call.constant("with_keyset", False)
+    if found is None or not isinstance(below, bool):
+        return
+    for key in keys:
+        try:
+            kind = kind_of_key("impl", key)
+        except RegistrationError:
+            continue  # the program may register it
+        code = _CODES.get(kind, records.KERNEL)
+        found.check_entry(kind, code, with_below=below)
+
+
+# ---- calls ----
+
+
+def _called(asked: Asked) -> Type:
+    record = recall(asked.object)
+    if record is not None and record.has_schema:
+        error = mixed(asked.call, record)
+        if error is not None:
+            records.report(asked.api, error, asked.context, records.MIXED)
+        for wrong, given in misshapen(asked.call, record):
+            at = given.expression or asked.context
+            records.report(asked.api, wrong, at, records.SHAPE)
+    return asked.result
+
+
+# ---- transforms ----
+
+
+def _transform(name: str, asked: Asked) -> Type:
+    check_positions(asked.api, asked.call, name)
+    if TRANSFORMS[name]:
+        check_rule(asked.api, asked.survey, asked.call, asked.context)
+    return result_of_transform(asked.call, name, asked.result)
+
+
+def _vmap(asked: Asked) -> Type:
+    check_vmap(asked.api, asked.call)
+    return result_of_transform(asked.call, "vmap", asked.result)
+
+
+FUNCTIONS: dict[str, Answer] = {
+    "vmap": _vmap,
+    **{name: partial(_transform, name) for name in TRANSFORMS},
+    "custom_op": _custom_op,
+    "define": _define,
+    "impl": _impl,
+    "Library": _library,
+    "RuleKind": _rule_kind,
+    "register_config_type": _config_type,
+    **{name: partial(_by_name, name, check) for name, check in _RULES.items()},
+}
+METHODS: dict[str, Answer] = {
+    "Library.define": _define_in,
+    "Library.impl": _impl_in,
+    "Operator.__call__": _called,
+    **{f"Operator.{name}": partial(_method, check) for name, check in _RULES.items()},
+}
+
+
+# ---- answers to mypy for operators by attribute, and for the types of their calls ----
+
+
+def _namespace(program: Program, context: AttributeContext) -> Type:
+    if not isinstance(context.context, MemberExpr):
+        return context.default_attr_type
+    name = Record(context.context.name)
+    return remember(checker(context), context.default_attr_type, name)
+
+
+def _packet(program: Program, context: AttributeContext) -> Type:
+    namespace = recall(context.type)
+    if namespace is None or not isinstance(context.context, MemberExpr):
+        return context.default_attr_type
+    name = Record(f"{namespace.name}::{context.context.name}")
+    error = program.misspelled(checker(context), name.name, unknown_operator)
+    if error is not None:
+        records.report(checker(context), error, context.context, records.NAME)
+    return remember(checker(context), context.default_attr_type, name)
+
+
+def _overload(program: Program, context: AttributeContext) -> Type:
+    packet = recall(context.type)
+    if packet is None or not isinstance(context.context, MemberExpr):
+        return context.default_attr_type
+    overload = context.context.name
+    name = packet.name if overload == "default" else f"{packet.name}.{overload}"
+    found = program.find(checker(context), name)
+    if found is None and not hasattr(OperatorPacket, overload):
+        error = program.wrong_overload(checker(context), f"{packet.name}.{overload}")
+        if error is not None:
+            records.report(checker(context), error, context.context, records.NAME)
+    if found is None or not is_operator(found[1]):
+        return context.default_attr_type
+    return found[1]
+
+
+def _packet_call(program: Program, context: MethodSigContext) -> FunctionLike:
+    packet, api = recall(context.type), checker(context)
+    if packet is None:
+        return context.default_signature
+    items = program.signatures(api, packet.name)
+    return items or context.default_signature
+
+
+def _call(program: Program, context: MethodSigContext) -> FunctionLike:
+    """The overloads of an operator's function, which take the kinds with a kernel."""
+    record = recall(context.type)
+    found = overloads_of(context.type) or context.default_signature
+    if record is None or not record.kinds:
+        return found
+    api = checker(context)
+    items = [with_kinds(api, item, record.kinds) for item in found.items]
+    return items[0] if len(items) == 1 else Overloaded(items)
+
+
+def _attribute(program: Program, context: AttributeContext) -> Type:
+    """The type of `Operator.call`."""
+    return overloads_of(context.type) or context.default_attr_type
+
+
+_Attribute: TypeAlias = Callable[[Program, AttributeContext], Type]
+_Call: TypeAlias = Callable[[Program, MethodSigContext], FunctionLike]
+_OPERATOR = Operator.__name__
+# Class -> the answer for its attributes.
+_ATTRIBUTES: dict[str, _Attribute] = {
+    Namespaces.__name__: _namespace,
+    OperatorNamespace.__name__: _packet,
+    OperatorPacket.__name__: _overload,
+}
+_CALLS: dict[str, _Call] = {
+    OperatorPacket.__call__.__qualname__: _packet_call,
+    f"{_OPERATOR}.__call__": _call,
+    f"{_OPERATOR}.dispatch": _call,
+}
+
+
+def attribute_of(name: str) -> _Attribute | None:
+    """The answer for an attribute such as ``Operator.call``."""
+    if name == f"{_OPERATOR}.call":
+        return _attribute
+    return _ATTRIBUTES.get(name.rpartition(".")[0])
+
+
+def call_of(name: str) -> _Call | None:
+    """The answer for the type of a method such as ``Operator.__call__``."""
+    return _CALLS.get(name)
+
+
+# ---- hooks ----
+# The hooks of the plugin, which mypy calls for functions and methods of this package.
 
 
 class CustomOpPlugin(Plugin):
@@ -120,7 +598,7 @@ class CustomOpPlugin(Plugin):
     def _answer(self, answer: Answer, context: AnyContext) -> Type:
         api = checker(context)
         # A program takes the time of its own modules alone; those here are right.
-        if codes.has_failed(api) or is_ours(api.tree.fullname):
+        if records.has_failed(api) or is_ours(api.tree.fullname):
             return context.default_return_type
         asked = Asked(self.program, self.surveys, context)
         self.program.check_imports(asked.api)

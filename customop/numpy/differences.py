@@ -1,4 +1,4 @@
-"""Differences along an axis, and what is made of them: trapezoid, unwrap, cross."""
+"""Differences along an axis, slopes of sampled functions, and interpolation."""
 
 from __future__ import annotations
 
@@ -15,31 +15,51 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
+    Tracer,
+    check,
+    fake_like,
+    getitem,
     partials,
     register_numpy_function,
+    vmap,
 )
 from customop.numpy.arguments import (
     NO_VALUE,
     SINCE_2_5,
     as_array,
+    broadcast,
     cast,
+    counted_axes,
     dtype_of,
+    is_below,
+    is_known,
+    larger,
+    listed_axes,
+    shape_of,
+    typical,
+    value_of,
     warn_user,
+    whole,
+    wide_to,
 )
 from customop.numpy.create import array_like
-from customop.numpy.fakes import device_of, keep_order, result_dtype
-from customop.numpy.layouts import in_order_of
+from customop.numpy.cumulative import along_axis
+from customop.numpy.index_operators import scatter_add
 from customop.numpy.rules import (
     batch_first,
+    device_of,
+    in_order_of,
+    is_complex,
+    keep_order,
     numpy_operator,
     padded_rows,
     register_linear,
+    result_dtype,
     sum_of,
 )
-from customop.numpy.running import along_axis
-from customop.numpy.sizes import broadcast, larger, typical, whole, wide_to
 
-__all__ = ["diff", "part_of"]
+# ---- differences along an axis, and what is made of them ----
+# Trapezoid, unwrap, cross.
 
 
 def part_of(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
@@ -372,3 +392,408 @@ def _check_lengths(*lengths: Any) -> None:
 def _with_third(x: Any) -> Any:
     """Vectors of 3 elements; the third of those of 2 is zero."""
     return x if x.shape[-1] == 3 else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])
+
+
+# ---- steps of length one ----
+
+
+def _check_slopes(x: Any, axis: int) -> None:
+    if dtype_of(x).kind not in "fc":
+        raise ArgumentError(
+            f"np::slopes: x is an array of {dtype_of(x)}, whose differences may wrap",
+            do="cast it first: x.astype(float)",
+        )
+    _check_length(x.shape, normalize_axis_index(axis, len(x.shape)), 2)
+
+
+def _slopes_kernel(x: Any, axis: int) -> Any:
+    _check_slopes(x, axis)
+    first = x[_at(x, axis, 1, 2)] - x[_at(x, axis, 0, 1)]
+    inner = x[_at(x, axis, 2, None)] - x[_at(x, axis, None, -2)]
+    last = x[_at(x, axis, -1, None)] - x[_at(x, axis, -2, -1)]
+    return np.concatenate([first, inner / 2.0, last], axis)
+
+
+def _written_slopes(x: Any, axis: int) -> Any:
+    """As `_slopes_kernel`, in the order in memory of the array, as in NumPy."""
+    _check_slopes(x, axis)
+    found = np.empty_like(x)
+    inner = x[_at(x, axis, 2, None)] - x[_at(x, axis, None, -2)]
+    found[_at(x, axis, 1, -1)] = inner / 2.0
+    first, second = _at(x, axis, 0, 1), _at(x, axis, 1, 2)
+    last, before = _at(x, axis, -1, None), _at(x, axis, -2, -1)
+    found[first] = x[second] - x[first]
+    found[last] = x[last] - x[before]
+    return found
+
+
+def _at(x: Any, axis: int, *key: Any) -> tuple[Any, ...]:
+    return part_of(axis, len(x.shape), *key)
+
+
+_slopes: Operator[..., Any] = numpy_operator(
+    "slopes", "(Array x, int axis) -> Array", _slopes_kernel
+)
+_slopes.register_kernel(["cpu", "cuda"], _written_slopes)
+_slopes.register_vmap(along_axis(_slopes))
+
+
+@_slopes.register_fake
+def _(x: Any, axis: int) -> FakeArray:
+    _check_slopes(x, axis)
+    return fake_like(x)
+
+
+def _slopes_pull(g: Any, shape: Any, axis: int) -> Any:
+    """Each slope gives its gradient to the element after it, and takes it from the other."""
+    first, last = g[_at(g, axis, 0, 1)], g[_at(g, axis, -1, None)]
+    inner = g[_at(g, axis, 1, -1)] / 2.0
+    given = np.concatenate([-first, first, inner], axis)
+    return given - np.concatenate([inner, last, -last], axis)
+
+
+register_linear(_slopes, _slopes_pull)
+
+# ---- the arguments of np.gradient ----
+
+
+@register_numpy_function(np.gradient)
+def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    f = as_array(f)
+    axes = counted_axes(listed_axes(axis), f.ndim)
+    if edge_order > 2:
+        raise ShapeError(
+            "'edge_order' greater than 2 not supported", do="give edge_order=1 or 2"
+        )
+    steps = _spacings(f, varargs, axes)
+    if dtype_of(f).kind not in "fcmM":
+        f = f.astype(np.float64)
+    found = [
+        _slope(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
+    ]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+    """The distance of the elements along each axis: one, or one for each pair."""
+    if not given:
+        return [1.0] * len(axes)
+    if len(given) == 1 and not np.ndim(given[0]):
+        return [given[0]] * len(axes)
+    if len(given) != len(axes):
+        raise TypeError("np.gradient: invalid number of arguments")
+    return [_spacing(as_array(x), f.shape[i]) for x, i in zip(given, axes, strict=True)]
+
+
+def _spacing(x: Any, length: int) -> Any:
+    if x.ndim == 0:
+        return x
+    if x.ndim != 1:
+        raise ShapeError(
+            "distances must be either scalars or 1d",
+            f"np.gradient: distances of shape {tuple(x.shape)}",
+            do="give a number, or the places of the elements along the axis",
+        )
+    if x.shape[0] != length:
+        raise ShapeError(
+            "when 1d, distances must match the length of the corresponding dimension",
+            f"np.gradient: {x.shape[0]} distances for {length} elements",
+            do="give the places of the elements along the axis",
+        )
+    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
+    is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
+    return steps[0] if is_even else steps
+
+
+def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
+    """Central differences inside, differences to one side at the two ends."""
+    _check_length(f.shape, axis, edge_order + 1)
+    check(f.shape[axis] > edge_order)
+    if edge_order == 1 and not shape_of(step) and dtype_of(f).kind in "fc":
+        found = _slopes.run(f, axis)
+        is_unit = type(step) is float and step == 1.0
+        return found if is_unit else cast(found / step, f.dtype)
+    parts = [
+        _edge(f, axis, step, edge_order, at_end=False),
+        _inside(f, axis, step),
+        _edge(f, axis, step, edge_order, at_end=True),
+    ]
+    return in_order_of(cast(np.concatenate(parts, axis), f.dtype), f)
+
+
+def _check_length(shape: Sequence[Any], axis: int, least: int) -> None:
+    if is_below(shape[axis], least):
+        raise ShapeError(
+            "Shape of array too small to calculate a numerical gradient, at least"
+            " (edge_order + 1) elements are required.",
+            f"np.gradient: {shape[axis]} elements along axis {axis}",
+            do="give a longer array, or axis=",
+        )
+
+
+def _inside(f: Any, axis: int, step: Any) -> Any:
+    ahead, here, behind = (
+        f[part_of(axis, f.ndim, *key)] for key in ((2, None), (1, -1), (None, -2))
+    )
+    if not shape_of(step):
+        return (ahead - behind) / (2.0 * step)
+    before, after = step[:-1], step[1:]
+    weights = (
+        -after / (before * (before + after)),
+        (after - before) / (before * after),
+        before / (after * (before + after)),
+    )
+    shape = [-1 if i == axis else 1 for i in range(f.ndim)]
+    a, b, c = (np.reshape(w, shape) for w in weights)
+    return a * behind + b * here + c * ahead
+
+
+def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
+    """The slope at one end, from the two or three elements that are nearest to it."""
+    # Indices of elements and steps, counted from this end; the other way the sign turns.
+    places = [-1, -2, -3] if at_end else [0, 1, 2]
+    sign = -1.0 if at_end else 1.0
+    near = [f[part_of(axis, f.ndim, i, i + 1 or None)] for i in places[: 1 + order]]
+    steps = [step[i] if shape_of(step) else step for i in places[:order]]
+    if order == 1:
+        return sign * ((near[1] - near[0]) / steps[0])
+    first, second = steps
+    if not shape_of(step):
+        a, b, c = -1.5 / step, 2.0 / step, -0.5 / step
+    else:
+        a = -(2.0 * first + second) / (first * (first + second))
+        b = (first + second) / (first * second)
+        c = -first / (second * (first + second))
+    return sign * (a * near[0] + b * near[1] + c * near[2])
+
+
+# ---- operator ----
+
+# Real numbers in double precision; outside of the points, the values at the ends.
+interp: Operator[..., Any] = numpy_operator(
+    "interp",
+    "(Array x, Array xp, Array fp) -> Array",
+    lambda x, xp, fp: np.interp(x, xp, fp),
+    device_types=("cpu", "cuda"),
+)
+
+
+@interp.register_fake
+def _(x: Any, xp: Any, fp: Any) -> FakeArray:
+    return FakeArray(x.shape, _numbers(fp), device=device_of(x))
+
+
+def _numbers(fp: Any) -> Any:
+    """The dtype of the result."""
+    return np.dtype(np.complex128 if is_complex(fp) else np.float64)
+
+
+interp.waive(
+    "test_gradients", reason="the points have to increase, and equal ones make a jump"
+)
+
+
+@interp.register_sample_inputs
+def _() -> list[tuple[Any, ...]]:
+    xp, fp = np.array([-1.2, 0.3, 0.9, 2.1]), np.array([0.7, -1.4, 2.6, 1.1])
+    return [
+        (np.array(0.5), xp[:2], fp[:2]),
+        (np.array([-0.3, 0.6, 1.4]), xp, fp),
+        (np.array([[-2.0, 0.1], [1.8, 3.0]]), xp, fp),
+    ]
+
+
+def _at_interpolate(a: Any, places: Any) -> Any:
+    """Elements by an array of places, which alone may be traced or fake."""
+    # NumPy does not look at the places for a function of its own.
+    is_open = isinstance(places, Tracer | FakeArray)
+    return getitem(a, places) if is_open else np.take(a, places)
+
+
+def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """The interval of each x: its first point, its width, and how far x is in it.
+
+    The last point belongs to the interval to its left. Outside, x is at an end.
+    """
+    first = np.clip(
+        np.searchsorted(xp, x, side="right") - 1, 0, larger(xp.shape[0] - 2, 0)
+    )
+    start = _at_interpolate(xp, first)
+    width = _at_interpolate(xp, np.minimum(first + 1, xp.shape[0] - 1)) - start
+    is_empty = np.equal(width, 0)
+    part = np.where(
+        is_empty, np.greater(x, start), (x - start) / np.where(is_empty, 1.0, width)
+    )
+    return first, width, np.clip(part, 0.0, 1.0)
+
+
+def _slope_interpolate(x: Any, xp: Any, fp: Any) -> Any:
+    """The slope of the line at each x; 0 outside of the points and between equal ones."""
+    first, width, _ = _interval(x, xp)
+    rise = _at_interpolate(
+        fp, np.minimum(first + 1, fp.shape[0] - 1)
+    ) - _at_interpolate(fp, first)
+    is_inside = np.greater_equal(x, xp[0]) & np.less_equal(x, xp[-1])
+    has_line = is_inside & np.not_equal(width, 0)
+    return np.where(has_line, rise / np.where(has_line, width, 1.0), 0.0)
+
+
+def _shared(g: Any, shape: Sequence[int], x: Any, xp: Any) -> Any:
+    """Shares of each element of `g` for the two points beside its x."""
+    first, _, part = _interval(x, xp)
+    after = np.minimum(first + 1, shape[0] - 1)
+    shape = list(shape)
+    return scatter_add(g * (1.0 - part), shape, [first]) + scatter_add(
+        g * part, shape, [after]
+    )
+
+
+interp.register_autograd(
+    partials(
+        {
+            "x": lambda g, x, xp, fp: g * _slope_interpolate(x, xp, fp),
+            "xp": lambda g, x, xp, fp: _shared(
+                -g * _slope_interpolate(x, xp, fp), xp.shape, x, xp
+            ),
+            "fp": (_shared, ["fp_shape", "x", "xp"]),
+        }
+    )
+)
+
+
+@interp.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x, xp, fp), (tx, txp, tfp) = primals, tangents
+    y = interp(x, xp, fp)
+    parts = [] if tfp is None else [interp(x, xp, tfp)]
+    if tx is not None:
+        parts.append(_slope_interpolate(x, xp, fp) * tx)
+    if txp is not None:
+        parts.append(-_slope_interpolate(x, xp, fp) * interp(x, xp, txp))
+    return y, sum_of(parts, y)
+
+
+@interp.register_vmap
+def _(info: Any, in_dims: Any, x: Any, xp: Any, fp: Any) -> Any:
+    if in_dims[1] is None and in_dims[2] is None:
+        return interp(x, xp, fp), in_dims[0]
+    fp = cast(fp, _numbers(fp))
+    return vmap(_between, in_dims=tuple(in_dims))(x, xp, fp), 0
+
+
+# ---- NumPy's function ----
+
+
+@register_numpy_function(np.interp)
+def _(
+    x: Any,
+    xp: Any,
+    fp: Any,
+    left: Any = None,
+    right: Any = None,
+    period: Any = None,
+) -> Any:
+    fp = as_array(fp)
+    numbers = _numbers(fp)
+    x, xp = (_real(name, v) for name, v in (("x", x), ("xp", xp)))
+    fp = cast(fp, numbers)
+    _check_points(xp, fp)
+    if period is not None:
+        x, xp, fp = _around(x, xp, fp, _checked_period(period))
+        return interp(x, xp, fp)
+    y = interp(x, xp, fp)
+    if left is not None:
+        y = np.where(np.less(x, xp[0]), _like(left, numbers), y)
+    if right is not None:
+        y = np.where(np.greater(x, xp[-1]), _like(right, numbers), y)
+    return y
+
+
+def _real(name: str, x: Any) -> Any:
+    x = as_array(x)
+    if is_complex(x):
+        raise TypeError(
+            f"Cannot cast array data from {dtype_of(x)!r} to dtype('float64') according to"
+            f" the rule 'safe': np.interp takes real numbers as {name}"
+        )
+    return cast(x, np.dtype(np.float64))
+
+
+def _like(value: Any, dtype: Any) -> Any:
+    """A value in the dtype of the result."""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, np.ndarray) or not hasattr(value, "shape"):
+        plain: Any = value
+        np.interp([1.0], [0.0], np.zeros(1, dtype), right=plain)  # raises as NumPy does
+    return as_array(value).astype(dtype)
+
+
+def _check_points(xp: Any, fp: Any) -> None:
+    if xp.ndim != 1 or fp.ndim != 1:
+        raise ShapeError(
+            "Data points must be 1-D sequences",
+            f"np.interp: xp has the shape {tuple(xp.shape)}, fp {tuple(fp.shape)}",
+            do="use customop.vmap for rows",
+        )
+    if is_known(xp.shape[0], 0):
+        raise ShapeError(
+            "array of sample points is empty", do="give at least one point"
+        )
+    if xp.shape[0] != fp.shape[0]:
+        raise ShapeError(
+            "fp and xp are not of the same length",
+            f"np.interp: {fp.shape[0]} values at {xp.shape[0]} points",
+            do="give a value for each point",
+        )
+
+
+def _checked_period(period: Any) -> Any:
+    known = value_of(period)
+    if known is not None and known == 0:
+        raise ValueError("period must be a non-zero value")
+    return np.absolute(period)
+
+
+def _around(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Points in the first period, with one more on either side."""
+    x, xp = np.remainder(x, period), np.remainder(xp, period)
+    order = np.argsort(xp)
+    xp, fp = np.take_along_axis(xp, order, 0), np.take_along_axis(fp, order, 0)
+    wide = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+    return x, wide, np.concatenate([fp[-1:], fp, fp[:1]])
+
+
+# ---- rows of points ----
+
+
+def _between(x: Any, xp: Any, fp: Any) -> Any:
+    """As `interp`, by operators that serve rows of points.
+
+    The line begins at the last point that is not above x, whose value is then exact.
+    """
+    last = xp.shape[0] - 1
+    near = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last)
+    start, known = _at_interpolate(xp, near), _at_interpolate(fp, near)
+    if is_known(last, 0):
+        return known + 0.0 * (x - start)
+    first = np.minimum(near, last - 1)
+    width = _at_interpolate(xp, first + 1) - _at_interpolate(xp, first)
+    rise = _at_interpolate(fp, first + 1) - _at_interpolate(fp, first)
+    is_empty = np.equal(width, 0)
+    slope = np.where(is_empty, 0.0, rise / np.where(is_empty, 1.0, width))
+    y = slope * (x - start) + known
+    y = _finite(y, x, (slope, near, first, last), xp, fp)
+    y = np.where(np.less(x, xp[0]), fp[0], y)
+    return np.where(np.greater(x, xp[-1]), fp[-1], y)
+
+
+def _finite(y: Any, x: Any, line: Any, xp: Any, fp: Any) -> Any:
+    """Replace a nan that infinite values make by the value that NumPy returns."""
+    slope, near, first, last = line
+    known, end = _at_interpolate(fp, near), _at_interpolate(fp, first + 1)
+    other = slope * (x - _at_interpolate(xp, first + 1)) + end
+    other = np.where(np.isnan(other) & np.equal(known, end), known, other)
+    is_point = np.equal(x, _at_interpolate(xp, near)) | np.equal(near, last)
+    other = np.where(is_point, known, other)
+    return np.where(np.isnan(y) & np.logical_not(np.isnan(x)), other, y)

@@ -20,21 +20,21 @@ from customop.numpy.arguments import (
     OF_NUMPY,
     as_array,
     as_order,
+    broadcast,
     cast,
     copied,
     dtype_of,
     in_c_order,
+    is_one,
     refuse,
+    same_shape,
+    typical,
     widened,
 )
+from customop.numpy.arrange import writable_diagonal
 from customop.numpy.create import eye
-from customop.numpy.diagonals import writable_diagonal
-from customop.numpy.fakes import order_of
 from customop.numpy.matrices import transposed
-from customop.numpy.rules import fit, sum_of
-from customop.numpy.sizes import broadcast, is_one, same_shape, typical
-
-__all__: list[str] = []
+from customop.numpy.rules import fit, order_of, sum_of
 
 # string.ascii_letters, without the import of that module.
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

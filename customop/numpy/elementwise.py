@@ -1,26 +1,74 @@
-"""Elementwise operators: arithmetic, powers, angles, extremes, sizes and signs.
-
-Derivatives of complex values are complex-linear, as in JAX. Source: NIST Digital Library of Mathematical Functions, chapter 4.
-"""
+"""Elementwise operators: arithmetic, exponentials, rounding, logic, ufuncs with two results."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from customop import (
+    Array,
+    FakeArray,
     Operator,
     SymInt,
     Tag,
+    custom_op,
+    fake_like,
+    register_numpy_function,
 )
-from customop.numpy.fakes import fake_of_ufunc
-from customop.numpy.rules import is_complex, numpy_operator, register_formulas
-from customop.numpy.sizes import larger
-from customop.numpy.ufuncs import binary, ufunc_operator, unary
+from customop.numpy.arguments import SINCE_2_5, cast, larger, warn_user
+from customop.numpy.rules import (
+    check_range,
+    fake_of_ufunc,
+    fit,
+    is_complex,
+    keep_order,
+    kind_of,
+    no_gradient,
+    numpy_operator,
+    packed_as,
+    register_formulas,
+)
 
-__all__: list[str] = []
+# ---- operators of NumPy's ufuncs, with their fake kernels ----
+
+
+_UNARY = "(Array x) -> Array"
+_BINARY = "(Array|Scalar x1, Array|Scalar x2) -> Array"
+
+
+def ufunc_operator(name: str) -> Operator[..., Any]:
+    """Make the operator of a ufunc, with its fake kernel."""
+    ufunc = getattr(np, name)
+    schema = _UNARY if ufunc.nin == 1 else _BINARY
+    kernel: Callable[..., Any] = ufunc
+    op = custom_op(
+        f"np::{name}", kernel, mutates_args=(), schema=schema, tags=Tag.pointwise
+    )
+    op.register_fake(fake_of_ufunc(ufunc))
+    register_numpy_function(ufunc, op)
+    return op
+
+
+def unary(name: str, formula: Any) -> Operator[..., Any]:
+    """Make the operator of a ufunc of one array, with its derivative."""
+    op = ufunc_operator(name)
+    register_formulas(op, ("x",), (formula,))
+    return op
+
+
+def binary(name: str, first: Any, second: Any) -> Operator[..., Any]:
+    """Make the operator of a ufunc of two arrays, with its two derivatives."""
+    op = ufunc_operator(name)
+    register_formulas(op, ("x1", "x2"), (first, second))
+    return op
+
+
+# Derivatives of complex values are complex-linear, as in JAX. Source: NIST Digital
+# Library of Mathematical Functions, chapter 4.
 
 
 # ---- arithmetic ----
@@ -241,3 +289,233 @@ def _sign_backward(ctx: Any, g: Any) -> Any:
 sign: Operator[..., Any] = ufunc_operator("sign")
 sign.register_autograd(_sign_backward, setup_context=_note_sign)
 sign.register_jvp(_sign_jvp)
+
+
+# ---- elementwise operators ----
+# Exponentials, logarithms, trigonometry, hyperbolic functions.
+#
+# Source: NIST Digital Library of Mathematical Functions, chapter 4.
+
+
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+
+# ---- exponentials and logarithms ----
+
+unary("exp", lambda g, y: g * y)
+unary("exp2", lambda g, y: g * (y * _LN2))
+unary("expm1", lambda g, y: g * (y + 1.0))
+unary("log", lambda g, x: g / x)
+unary("log2", lambda g, x: g / (x * _LN2))
+unary("log10", lambda g, x: g / (x * _LN10))
+unary("log1p", lambda g, x: g / (x + 1.0))
+
+# ---- trigonometric and hyperbolic ----
+
+
+def _root(x: Any) -> Any:
+    """The root of 1 - x * x; for complex numbers on the branch of NumPy's arcsin."""
+    if not is_complex(x):
+        return np.sqrt(1.0 - x * x)
+    # -(x - 1), not 1 - x: a zero imaginary part must change its sign.
+    return np.sqrt(-(x - 1.0)) * np.sqrt(x + 1.0)
+
+
+unary("sin", lambda g, x: g * np.cos(x))
+unary("cos", lambda g, x: -g * np.sin(x))
+unary("tan", lambda g, y: g * (1.0 + y * y))
+unary("arcsin", lambda g, x: g / _root(x))
+unary("arccos", lambda g, x: -g / _root(x))
+unary("arctan", lambda g, x: g / (1.0 + x * x))
+unary("sinh", lambda g, x: g * np.cosh(x))
+unary("cosh", lambda g, x: g * np.sinh(x))
+unary("tanh", lambda g, y: g * (1.0 - y * y))
+unary("arcsinh", lambda g, x: g / np.sqrt(x * x + 1.0))
+# One root of x * x - 1 has the wrong sign for a complex x left of the imaginary axis.
+unary("arccosh", lambda g, x: g / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
+unary("arctanh", lambda g, x: g / (1.0 - x * x))
+unary("deg2rad", lambda g: g * (math.pi / 180.0))
+unary("rad2deg", lambda g: g * (180.0 / math.pi))
+unary("radians", lambda g: g * (math.pi / 180.0))
+unary("degrees", lambda g: g * (180.0 / math.pi))
+
+
+# ---- elementwise operators without a derivative ----
+# Rounding, comparison, logic, bits.
+
+
+@custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
+def _rounded(x: Array, decimals: int = 0) -> Array:
+    found = np.round(x, decimals)
+    return found if not found.ndim else np.copy(found, order="C")
+
+
+@_rounded.register_kernel("cpu")
+def _(x: Any, decimals: int) -> Any:
+    return np.round(x, decimals)
+
+
+@_rounded.register_fake
+def _(x: Any, decimals: int) -> Any:
+    dtype = np.round(np.empty(0, x.dtype), decimals).dtype
+    device = fake_like(x).device
+    if device != "cpu":
+        return FakeArray(x.shape, dtype, device=device)
+    if dtype.kind == "c" or (dtype.kind in "iu" and decimals >= 0):
+        return fake_like(x)
+    if not decimals and dtype.kind == "f":
+        return fake_of_ufunc(np.rint)(x)
+    return packed_as(x, x.shape, dtype)  # seen in NumPy 2.4
+
+
+no_gradient(_rounded)
+
+
+def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    return _rounded(a, decimals)
+
+
+register_numpy_function(np.round, _round)
+register_numpy_function(np.around, _round)
+
+
+@register_numpy_function(np.fix)
+def _(x: Any, out: None = None) -> Any:
+    if SINCE_2_5:
+        warn_user(
+            "numpy.fix is deprecated. Use numpy.trunc instead, which is faster and"
+            " follows the Array API standard.",
+            DeprecationWarning,
+        )
+    return np.trunc(x)
+
+
+_STEPS = (
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "signbit",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "spacing",
+    "bitwise_count",
+)
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_LOGIC = (
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+    "gcd",
+    "lcm",
+)
+for _name_steps in (*_STEPS, *_COMPARISONS, *_LOGIC, "floor_divide"):
+    no_gradient(ufunc_operator(_name_steps))
+
+_isnat = no_gradient(ufunc_operator("isnat"))
+_isnat.register_sample_inputs(
+    lambda: [
+        (np.array("NaT", "M8[s]"),),
+        (np.array(["2001-02-03", "NaT"], "M8[D]"),),
+        (np.array([[1, 2, 3], [4, 5, 6]], "m8[h]"),),
+    ]
+)
+
+
+# ---- ufuncs with two results: divmod, modf, frexp ----
+
+
+@lru_cache(maxsize=1024)
+def _dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Dtypes of the results for dtypes, and Python classes of numbers."""
+    samples = [np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds]
+    first, second = ufunc(*samples)
+    return first.dtype, second.dtype
+
+
+def _pair(ufunc: np.ufunc, schema: str) -> Operator[..., Any]:
+    """Make the operator of a ufunc with two results."""
+    kernel: Callable[..., Any] = ufunc
+    op = numpy_operator(
+        ufunc.__name__, f"{schema} -> (Array, Array)", kernel, tags=Tag.pointwise
+    )
+
+    def fake(*inputs: Any) -> tuple[FakeArray, ...]:
+        kinds = tuple([kind_of(x) for x in inputs])
+        if int in kinds:
+            check_range(ufunc, *inputs)
+        dtypes = _dtypes(ufunc, kinds)
+        return tuple([keep_order(inputs, dtype) for dtype in dtypes])
+
+    op.register_fake(fake)
+    register_numpy_function(ufunc, op)
+    return op
+
+
+modf: Operator[..., Any] = _pair(np.modf, "(Array x)")
+frexp: Operator[..., Any] = _pair(np.frexp, "(Array x)")
+divmod_: Operator[..., Any] = _pair(np.divmod, "(Array|Scalar x1, Array|Scalar x2)")
+
+# ---- parts of one number ----
+
+
+def _note_whole(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output[1])
+
+
+# The fractional part moves as x does; the whole one is a step.
+modf.register_autograd(lambda ctx, g, _: g, setup_context=_note_whole)
+modf.register_jvp(lambda primals, tangents: (modf(*primals), (tangents[0], None)))
+
+
+def _note_exponent(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _frexp_backward(ctx: Any, g: Any, _: Any) -> Any:
+    (exponent,) = ctx.saved_arrays
+    return np.ldexp(g, -exponent)
+
+
+frexp.register_autograd(_frexp_backward, setup_context=_note_exponent)
+
+
+@frexp.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    mantissa, exponent = frexp(*primals)
+    return (mantissa, exponent), (np.ldexp(tangents[0], -exponent), None)
+
+
+# ---- quotient and remainder ----
+
+
+def _note_division(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output[0])
+    ctx.mark_non_differentiable(output[0])
+    ctx.dtypes = [getattr(x, "dtype", None) for x in inputs]
+
+
+def _divmod_backward(ctx: Any, _: Any, g: Any) -> Any:
+    (quotient,) = ctx.saved_arrays
+    first, second = ctx.dtypes
+    return cast(g, first), cast(-g * quotient, second)
+
+
+divmod_.register_autograd(_divmod_backward, setup_context=_note_division)
+
+
+@divmod_.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (t1, t2), (quotient, rest) = tangents, divmod_(*primals)
+    moved = -quotient * t2 if t2 is not None else 0
+    total = moved if t1 is None else t1 + moved
+    wide = np.broadcast_to(total, rest.shape)
+    return (quotient, rest), (None, fit(wide, rest))

@@ -1,4 +1,4 @@
-"""Parts that operators of stacked matrices share.
+"""Products of matrices, vectors and arrays: matmul, tensordot, kron, vecdot.
 
 Derivatives follow the convention of the package: a gradient pairs with a tangent by the
 real part of ``sum(g * t)``, without conjugation.
@@ -6,11 +6,13 @@ real part of ``sum(g * t)``, without conjugation.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from customop import (
     ArgumentError,
@@ -18,39 +20,33 @@ from customop import (
     GradientError,
     Operator,
     ShapeError,
+    custom_op,
+    fake_like,
+    partials,
+    register_numpy_function,
 )
-from customop.numpy.arguments import dtype_of, value_of
-from customop.numpy.fakes import device_of, stack_strides
-from customop.numpy.rules import batch_first, is_complex, numpy_operator
-from customop.numpy.sizes import product
-
-__all__ = [
-    "adjoint",
-    "batch_matrices",
-    "check_matrices",
-    "check_square",
-    "column",
-    "conj",
-    "diagonal",
-    "from_triangle",
-    "half",
-    "is_known",
-    "is_more",
-    "largest",
-    "linalg_dtype",
-    "lower",
-    "off_diagonal",
-    "over_gaps",
-    "real_dtype",
-    "require",
-    "row",
-    "stack_of",
-    "steady",
-    "steps_of",
-    "to_triangle",
-    "transposed",
-    "upper",
-]
+from customop.numpy.arguments import (
+    SINCE_2_5,
+    as_array,
+    as_scalar,
+    broadcast,
+    dtype_of,
+    list_of_ints,
+    product,
+    shape_of,
+    typical,
+    value_of,
+)
+from customop.numpy.rules import (
+    batch_first,
+    device_of,
+    is_complex,
+    numpy_operator,
+    padded_rows,
+    result_dtype,
+    stack_strides,
+    sum_of,
+)
 
 # ---- shapes and dtypes ----
 
@@ -301,3 +297,499 @@ def is_more(x: Any, g: Any) -> Any:
 def off_diagonal(x: Any) -> Any:
     """Matrices with zeros on the diagonal."""
     return lower(x, -1) + upper(x, 1)
+
+
+# ---- matmul ----
+
+
+@custom_op("np::matmul", mutates_args=(), schema="(Array x1, Array x2) -> Array")
+def matmul(x1: Any, x2: Any) -> Any:
+    return np.matmul(x1, x2)
+
+
+register_numpy_function(np.matmul, matmul)
+
+
+@matmul.register_fake
+def _(x1: Any, x2: Any) -> FakeArray:
+    dtype = result_dtype(np.matmul, (x1.dtype, x2.dtype))
+    shape = _matmul_shape(x1.shape, x2.shape)
+    device = fake_like(x1).device
+    if max(len(x1.shape), len(x2.shape)) < 4:
+        return FakeArray(shape, dtype, device=device)
+    # The axes of the product itself come after those of the batch.
+    batch = max(len(x1.shape), len(x2.shape)) - 2
+    strides = stack_strides([x1, x2], [2, 2], shape[batch:], dtype)
+    return FakeArray(shape, dtype, strides, device)
+
+
+def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of a matrix product."""
+    if not first or not second:
+        raise _no_axes()
+    a = first if len(first) > 1 else (1, *first)
+    b = second if len(second) > 1 else (*second, 1)
+    if a[-1] != b[-2]:
+        raise ShapeError(
+            f"np.matmul: shapes {first} and {second} differ in the summed axis",
+            do="transpose or reshape one of them",
+        )
+    batch = broadcast(a[:-2], b[:-2])
+    rows = a[-2:-1] if len(first) > 1 else ()
+    columns = b[-1:] if len(second) > 1 else ()
+    return (*batch, *rows, *columns)
+
+
+def _no_axes() -> ShapeError:
+    return ShapeError(
+        "np.matmul: an array without axes has no matrix product", do="use x * y"
+    )
+
+
+def _first_grad(g: Any, x2: Any) -> Any:
+    """Gradient of the first factor, not yet summed over broadcast axes."""
+    if x2.ndim == 1:
+        return np.expand_dims(g, -1) * x2
+    if g.ndim < x2.ndim:  # the first factor is a vector
+        if x2.ndim == 2:
+            return np.matmul(x2, g)
+        return np.squeeze(np.matmul(x2, np.expand_dims(g, -1)), -1)
+    return np.matmul(g, transposed(x2))
+
+
+def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
+    """Gradient of the second factor, not yet summed over broadcast axes."""
+    if x1.ndim == 1:
+        is_vector = len(x2_shape) == 1
+        return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
+    if g.ndim < x1.ndim:  # the second factor is a vector
+        if x1.ndim == 2:
+            return np.matmul(transposed(x1), g)
+        return np.squeeze(np.matmul(transposed(x1), np.expand_dims(g, -1)), -1)
+    return np.matmul(transposed(x1), g)
+
+
+matmul.register_autograd(partials({"x1": _first_grad, "x2": _second_grad}))
+
+
+@matmul.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x1, x2), (t1, t2) = primals, tangents
+    y = matmul(x1, x2)
+    parts = [] if t1 is None else [np.matmul(t1, x2)]
+    parts += [] if t2 is None else [np.matmul(x1, t2)]
+    return y, sum_of(parts, y)
+
+
+@matmul.register_vmap
+def _(info: Any, in_dims: Any, x1: Any, x2: Any) -> Any:
+    """Make rows matrices, since NumPy pairs batches of matrices."""
+    dim1, dim2 = in_dims
+    if 0 in (x1.ndim - (dim1 is not None), x2.ndim - (dim2 is not None)):
+        raise _no_axes()
+    if dim2 is None and len(x2.shape) <= 2:
+        # The rows are further rows of a matrix: one product in the place of many.
+        return np.matmul(x1 if dim1 == 0 else np.moveaxis(x1, dim1, 0), x2), 0
+    is_vector1 = x1.ndim - (dim1 is not None) == 1
+    is_vector2 = x2.ndim - (dim2 is not None) == 1
+    a = x1 if dim1 is None else np.moveaxis(x1, dim1, 0)
+    b = x2 if dim2 is None else np.moveaxis(x2, dim2, 0)
+    a = np.expand_dims(a, -2) if is_vector1 else a
+    b = np.expand_dims(b, -1) if is_vector2 else b
+    rank = max(a.ndim - (dim1 is not None), b.ndim - (dim2 is not None))
+    a = a if dim1 is None else padded_rows(a, rank)
+    b = b if dim2 is None else padded_rows(b, rank)
+    out = np.matmul(a, b)
+    out = np.squeeze(out, -2) if is_vector1 else out
+    return np.squeeze(out, -1) if is_vector2 else out, 0
+
+
+# ---- tensordot ----
+
+
+@custom_op(
+    "np::tensordot",
+    mutates_args=(),
+    schema="(Array a, Array b, int[] axes_a, int[] axes_b) -> Array",
+)
+def tensordot(a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
+    # Not every library takes negative axes as NumPy does.
+    return np.tensordot(a, b, (_free(a.ndim, axes_a)[1], _free(b.ndim, axes_b)[1]))
+
+
+tensordot.register_kernel(
+    "cpu", lambda a, b, axes_a, axes_b: np.tensordot(a, b, (axes_a, axes_b))
+)
+
+
+def _free(ndim: int, axes: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
+    """Axes that are not summed, and axes that are, counted from the front."""
+    free, summed = _split(ndim, tuple(axes))
+    return [*free], summed
+
+
+@lru_cache(maxsize=1024)
+def _split(ndim: int, axes: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]]:
+    summed = normalize_axis_tuple(axes, ndim)
+    return [i for i in range(ndim) if i not in summed], summed
+
+
+@tensordot.register_fake
+def _(a: Any, b: Any, axes_a: Any, axes_b: Any) -> FakeArray:
+    free_a, summed_a = _free(len(a.shape), axes_a)
+    free_b, summed_b = _free(len(b.shape), axes_b)
+    _check_summed(a.shape, b.shape, summed_a, summed_b)
+    shape = [*(a.shape[i] for i in free_a), *(b.shape[i] for i in free_b)]
+    dtype = result_dtype(np.multiply, (a.dtype, b.dtype))
+    return FakeArray(shape, dtype, device=fake_like(a).device)
+
+
+def _check_summed(
+    shape_a: Sequence[int],
+    shape_b: Sequence[int],
+    summed_a: Sequence[int],
+    summed_b: Sequence[int],
+) -> None:
+    """Raise unless the summed axes have the same lengths."""
+    if [shape_a[i] for i in summed_a] != [shape_b[i] for i in summed_b]:
+        raise ShapeError(
+            f"np.tensordot: shapes {tuple(shape_a)} and {tuple(shape_b)} differ along"
+            f" the summed axes {summed_a} and {summed_b}",
+            do="name pairs of axes of one length",
+        )
+
+
+def _sorted_by(x: Any, places: Sequence[int]) -> Any:
+    """The array with its axes sorted by their `places`."""
+    order = _ranking(places)
+    return x if order == [*range(len(order))] else np.transpose(x, order)
+
+
+def _ranking(places: Sequence[int]) -> list[int]:
+    """The positions of the numbers, from the smallest to the largest number."""
+    return sorted(range(len(places)), key=lambda i: places[i])
+
+
+def _tensordot_first(g: Any, b: Any, a_shape: Any, axes_a: Any, axes_b: Any) -> Any:
+    free_a, summed_a = _free(len(a_shape), axes_a)
+    free_b, summed_b = _free(b.ndim, axes_b)
+    if not free_a and not free_b:  # a number: of the sum of products
+        raw = np.multiply(g, b)
+    else:
+        raw = np.tensordot(g, b, ([*range(len(free_a), g.ndim)], free_b))
+    return _sorted_by(raw, [*free_a, *[summed_a[i] for i in _ranking(summed_b)]])
+
+
+def _tensordot_second(g: Any, a: Any, b_shape: Any, axes_a: Any, axes_b: Any) -> Any:
+    free_a, summed_a = _free(a.ndim, axes_a)
+    free_b, summed_b = _free(len(b_shape), axes_b)
+    if not free_a and not free_b:
+        raw = np.multiply(g, a)
+    else:
+        raw = np.tensordot(a, g, (free_a, [*range(len(free_a))]))
+    return _sorted_by(raw, [*[summed_b[i] for i in _ranking(summed_a)], *free_b])
+
+
+tensordot.register_autograd(partials({"a": _tensordot_first, "b": _tensordot_second}))
+
+
+@tensordot.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b, axes_a, axes_b), (ta, tb, *_) = primals, tangents
+    y = tensordot(a, b, axes_a, axes_b)
+    parts = [] if ta is None else [tensordot(ta, b, axes_a, axes_b)]
+    parts += [] if tb is None else [tensordot(a, tb, axes_a, axes_b)]
+    return y, sum_of(parts, y)
+
+
+@tensordot.register_vmap
+def _(info: Any, in_dims: Any, a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
+    dim_a, dim_b, *_ = in_dims
+    free_a, summed_a = _free(a.ndim - (dim_a is not None), axes_a)
+    free_b, summed_b = _free(b.ndim - (dim_b is not None), axes_b)
+    if dim_b is None:
+        shifted = [i + (i >= dim_a) for i in summed_a]
+        return tensordot(a, b, shifted, axes_b), dim_a - sum(i < dim_a for i in shifted)
+    if dim_a is None:
+        shifted = [i + (i >= dim_b) for i in summed_b]
+        place = len(free_a) + dim_b - sum(i < dim_b for i in shifted)
+        return tensordot(a, b, axes_a, shifted), place
+    rows_a, rows_b = np.moveaxis(a, dim_a, 0), np.moveaxis(b, dim_b, 0)
+    _check_summed(rows_a.shape[1:], rows_b.shape[1:], summed_a, summed_b)
+    left = _matrices(rows_a, free_a, summed_a)
+    right = _matrices(rows_b, summed_b, free_b)
+    lengths = [rows_a.shape[i + 1] for i in free_a]
+    lengths += [rows_b.shape[i + 1] for i in free_b]
+    return np.reshape(np.matmul(left, right), (info.batch_size, *lengths)), 0
+
+
+def _matrices(batch: Any, rows: Sequence[int], columns: Sequence[int]) -> Any:
+    """A batch of matrices: some axes joined as rows, the others as columns."""
+    moved = np.transpose(batch, (0, *(i + 1 for i in rows), *(i + 1 for i in columns)))
+    shape = moved.shape
+    count = 1 + len(rows)
+    height, width = product(shape[1:count]), product(shape[count:])
+    return np.reshape(moved, (shape[0], height, width))
+
+
+@register_numpy_function(np.tensordot)
+def _(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = as_array(a), as_array(b)
+    if isinstance(axes, int):
+        count = len(shape_of(a))
+        last, first = list(range(count - axes, count)), list(range(axes))
+        return tensordot.run(a, b, last, first)
+    axes_a, axes_b = axes
+    return tensordot.run(a, b, list_of_ints(axes_a), list_of_ints(axes_b))
+
+
+# ---- products made of these ----
+
+
+# NumPy lets BLAS multiply a matrix of these by a scalar, in C order.
+_OF_BLAS = frozenset(map(np.dtype, "fdFD"))
+
+
+@register_numpy_function(np.dot)
+def _(a: Any, b: Any, out: None = None) -> Any:
+    a, b = as_array(a), as_array(b)
+    ndim = len(shape_of(b))
+    if not ndim or not shape_of(a):
+        found = np.multiply(a, b)
+        is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
+        return np.copy(found, order="C") if is_by_blas else found
+    return matmul(a, b) if ndim <= 2 else tensordot.run(a, b, [-1], [-2])
+
+
+@register_numpy_function(np.inner)
+def _(a: Any, b: Any) -> Any:
+    a, b = as_array(a), as_array(b)
+    ranks = {len(shape_of(a)), len(shape_of(b))}
+    if 0 in ranks:
+        return np.multiply(a, b)
+    return matmul(a, b) if ranks == {1} else tensordot.run(a, b, [-1], [-1])
+
+
+@register_numpy_function(np.vdot)
+def _(a: Any, b: Any) -> Any:
+    a = as_array(a)
+    first = np.conjugate(a) if is_complex(a) else a
+    return matmul(np.reshape(first, (-1,)), np.reshape(b, (-1,)))
+
+
+# ---- outer ----
+
+
+@custom_op("np::outer", mutates_args=(), schema="(Array a, Array b) -> Array")
+def outer(a: Any, b: Any) -> Any:
+    """The products of all pairs of elements of two lines."""
+    _check_lines(a, b)
+    return np.multiply(a[:, None], b[None, :])
+
+
+def _check_lines(*lines: Any) -> None:
+    for x in lines:
+        if len(x.shape) != 1:
+            raise ShapeError(
+                f"np::outer takes arrays of one axis, got shape {tuple(x.shape)}",
+                do="call np.outer, which takes any",
+            )
+
+
+@outer.register_fake
+def _(a: Any, b: Any) -> FakeArray:
+    _check_lines(a, b)
+    dtype = result_dtype(np.multiply, (a.dtype, b.dtype))
+    shape = (a.shape[0], b.shape[0])
+    return FakeArray(shape, dtype, device=fake_like(a).device)
+
+
+outer.register_autograd(
+    partials({"a": lambda g, b: np.matmul(g, b), "b": lambda g, a: np.matmul(a, g)})
+)
+
+
+@outer.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (ta, tb) = primals, tangents
+    y = outer(a, b)
+    parts = [] if ta is None else [outer(ta, b)]
+    parts += [] if tb is None else [outer(a, tb)]
+    return y, sum_of(parts, y)
+
+
+@outer.register_vmap
+def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    lines = [
+        x[None, :] if dim is None else batch_first(x, dim)
+        for x, dim in zip((a, b), in_dims, strict=True)
+    ]
+    return np.multiply(lines[0][:, :, None], lines[1][:, None, :]), 0
+
+
+@register_numpy_function(np.outer)
+def _(a: Any, b: Any, out: None = None) -> Any:
+    lines = [x if len(x.shape) == 1 else np.ravel(x) for x in map(as_array, (a, b))]
+    return outer.run(*lines)
+
+
+@register_numpy_function(np.kron)
+def _(a: Any, b: Any) -> Any:
+    a, b = as_array(a), as_array(b)
+    rank = max(len(shape_of(a)), len(shape_of(b)))
+    first, second = ((*(1,) * (rank - len(shape_of(x))), *shape_of(x)) for x in (a, b))
+    # The axes of the two alternate, and each pair becomes one axis.
+    wide_a = np.reshape(a, [n for length in first for n in (length, 1)])
+    wide_b = np.reshape(b, [n for length in second for n in (1, length)])
+    lengths = [m * n for m, n in zip(first, second, strict=True)]
+    return np.reshape(np.multiply(wide_a, wide_b), lengths)
+
+
+# ---- vectors ----
+# Products of stacked vectors, chains of products, and np.linalg's names for these.
+#
+# All are made of other operators.
+
+
+def _check_vectors(name: str, *shapes: Sequence[int]) -> None:
+    if not all(shapes):
+        raise ShapeError(
+            f"np.{name}: an array without axes is not a vector", do="use x * y"
+        )
+
+
+# ---- stacks of vectors ----
+
+
+@register_numpy_function(np.linalg.vecdot)
+@register_numpy_function(np.vecdot)
+def _(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    x1, x2 = as_array(x1), as_array(x2)
+    _check_vectors("vecdot", x1.shape, x2.shape)
+    at = operator.index(axis)
+    if at != -1:
+        x1, x2 = np.moveaxis(x1, at, -1), np.moveaxis(x2, at, -1)
+    return as_scalar(np.matmul(np.expand_dims(conj(x1), -2), column(x2))[..., 0, 0])
+
+
+def _matvec(x1: Any, x2: Any, /) -> Any:
+    x2 = as_array(x2)
+    _check_vectors("matvec", shape_of(x1)[1:], x2.shape)
+    return np.matmul(x1, column(x2))[..., 0]
+
+
+def _vecmat(x1: Any, x2: Any, /) -> Any:
+    x1 = as_array(x1)
+    _check_vectors("vecmat", x1.shape, shape_of(x2)[1:])
+    return np.matmul(np.expand_dims(conj(x1), -2), x2)[..., 0, :]
+
+
+if hasattr(np, "matvec"):  # since NumPy 2.2
+    register_numpy_function(np.matvec, _matvec)
+    register_numpy_function(np.vecmat, _vecmat)
+
+
+# ---- chains of products ----
+
+
+@register_numpy_function(np.linalg.multi_dot)
+def _(arrays: Any, *, out: None = None) -> Any:
+    factors = [as_array(a) for a in arrays]
+    ranks = [len(a.shape) for a in factors]
+    inner = ranks[1:-1]
+    if len(ranks) < 2 or {ranks[0], ranks[-1]} - {1, 2} or set(inner) - {2}:
+        raise ShapeError(
+            "np.linalg.multi_dot takes two or more matrices, and vectors at the ends; got"
+            f" arrays of {ranks} axes",
+            do="use x @ y for stacks of matrices",
+        )
+    factors[0] = factors[0][None] if ranks[0] == 1 else factors[0]
+    factors[-1] = column(factors[-1]) if ranks[-1] == 1 else factors[-1]
+    whole = _chained(factors, _cheapest([a.shape for a in factors]), 0, len(ranks) - 1)
+    first = 0 if ranks[0] == 1 else slice(None)
+    return whole[first, 0 if ranks[-1] == 1 else slice(None)]
+
+
+def _cheapest(shapes: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """For each part of a chain, after which factor to split it.
+
+    Source: Cormen et al., "Introduction to algorithms", 3rd ed., section 15.2.
+    """
+    sizes = typical([shapes[0][0], *(shape[1] for shape in shapes)])
+    costs = {(i, i): 0 for i in range(len(shapes))}
+    splits: dict[tuple[int, int], int] = {}
+    for length in range(1, len(shapes)):
+        for i in range(len(shapes) - length):
+            j = i + length
+            outer = sizes[i] * sizes[j + 1]
+            costs[i, j], splits[i, j] = min(
+                (costs[i, k] + costs[k + 1, j] + outer * sizes[k + 1], k)
+                for k in range(i, j)
+            )
+    return splits
+
+
+def _chained(
+    factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int
+) -> Any:
+    """The product of the factors from i to j."""
+    if i == j:
+        return factors[i]
+    at = splits[i, j]
+    first = _chained(factors, splits, i, at)
+    return np.matmul(first, _chained(factors, splits, at + 1, j))
+
+
+# ---- np.linalg's names ----
+
+
+@register_numpy_function(np.linalg.matmul)
+def _(x1: Any, x2: Any, /) -> Any:
+    return np.matmul(x1, x2)
+
+
+@register_numpy_function(np.linalg.tensordot)
+def _(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return np.tensordot(x1, x2, axes)
+
+
+@register_numpy_function(np.linalg.outer)
+def _(x1: Any, x2: Any, /) -> Any:
+    x1, x2 = as_array(x1), as_array(x2)
+    if {len(x1.shape), len(x2.shape)} != {1}:
+        raise ShapeError(
+            f"np.linalg.outer takes two vectors, got shapes {tuple(x1.shape)} and"
+            f" {tuple(x2.shape)}",
+            do="use np.outer, which makes vectors of its arguments",
+        )
+    return np.outer(x1, x2)
+
+
+@register_numpy_function(np.linalg.cross)
+def _(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    x1, x2 = as_array(x1), as_array(x2)
+    if SINCE_2_5:
+        return np.cross(x1, x2, axis=axis)
+    _check_vectors("linalg.cross", x1.shape, x2.shape)
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ShapeError(
+            f"np.linalg.cross takes vectors of 3 elements, got shapes {tuple(x1.shape)} and"
+            f" {tuple(x2.shape)} along axis {axis}",
+            do="name the axis of the 3 elements",
+        )
+    return np.cross(x1, x2, axis=axis)
+
+
+@register_numpy_function(np.linalg.diagonal)
+def _(x: Any, /, *, offset: int = 0) -> Any:
+    return np.diagonal(x, offset, -2, -1)
+
+
+@register_numpy_function(np.linalg.trace)
+def _(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.trace(x, offset, -2, -1, dtype)
+
+
+@register_numpy_function(np.linalg.matrix_transpose)
+def _(x: Any, /) -> Any:
+    return np.matrix_transpose(x)

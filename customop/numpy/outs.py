@@ -11,8 +11,6 @@ import numpy as np
 
 from customop import Tag, custom_op, ops
 
-__all__: list[str] = []
-
 _OUT = "*, Array(a!) out) -> Array(a!)"
 # Schema of an operator -> the schema of the one that writes.
 _SCHEMAS = {

@@ -21,27 +21,20 @@ from customop.numpy.arguments import (
     cast,
     counted_axes,
     dtype_of,
-    is_inexact,
-    is_set,
-    kept_shape,
-    listed_axes,
-)
-from customop.numpy.checked import require, warn_unless
-from customop.numpy.fakes import device_of
-from customop.numpy.rules import is_complex
-from customop.numpy.sizes import (
     has_none,
     is_below,
     is_empty,
+    is_inexact,
     is_known,
+    is_set,
+    kept_shape,
     larger,
+    listed_axes,
     need_elements,
 )
+from customop.numpy.rules import device_of, is_complex, require, warn_unless
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
-
-__all__: list[str] = []
-
 
 # ---- methods ----
 

@@ -16,24 +16,31 @@ from customop import (
     register_numpy_function,
     stop_gradient,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of, value_of
-from customop.numpy.create import arange, array_like, eye, full
-from customop.numpy.fakes import keep_order
-from customop.numpy.index import numbers
-from customop.numpy.layouts import in_order_of
-from customop.numpy.rules import batch_first, fit, numpy_operator, padded_rows
-from customop.numpy.sizes import (
+from customop.numpy.arguments import (
     NUMBERS,
+    as_array,
+    cast,
+    dtype_of,
     is_below,
     larger,
+    only,
     plain,
     same_shape,
+    shape_of,
     size_of,
+    value_of,
     whole,
 )
-
-__all__: list[str] = []
-
+from customop.numpy.create import arange, array_like, eye, full
+from customop.numpy.index_operators import numbers
+from customop.numpy.rules import (
+    batch_first,
+    fit,
+    in_order_of,
+    keep_order,
+    numpy_operator,
+    padded_rows,
+)
 
 # ---- between two values ----
 

@@ -1,29 +1,201 @@
-"""Rules that many NumPy operators share, made of public names of the package."""
+"""Rules that many NumPy operators share: fake kernels, layouts, warnings, batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop import Operator, custom_op, partials
-from customop.numpy.sizes import wide_to
+from customop import FakeArray, Operator, Tag, Tracer, custom_op, fake_like, partials
+from customop.numpy.arguments import (
+    broadcast,
+    class_of,
+    dtype_of,
+    has_none,
+    is_one,
+    product,
+    typical,
+    wide_to,
+)
 
-__all__ = [
-    "batch_first",
-    "dtype_kind",
-    "fit",
-    "in_dtype",
-    "is_complex",
-    "no_gradient",
-    "numpy_operator",
-    "padded_rows",
-    "register_formulas",
-    "register_linear",
-    "register_linear_jvp",
-    "sum_of",
-]
+# ---- fake kernels of elementwise operators, and fake arrays of views ----
+
+
+def device_of(x: Any) -> str:
+    """Name of the device of an array."""
+    while isinstance(x, Tracer):
+        x = x.below
+    if type(x) is np.ndarray:
+        return "cpu"
+    return x.device if type(x) is FakeArray else fake_like(x).device
+
+
+def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
+    """The fake array of a view of another one."""
+    return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
+
+
+def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Lengths and strides of the axes that are not of length one, as numbers."""
+    pairs = zip(typical(shape), typical(strides), strict=True)
+    return [(n, s) for n, s in pairs if n != 1]
+
+
+def packed_as(x: Any, shape: Sequence[int], dtype: Any) -> FakeArray:
+    """An array in F order if `x` is contiguous in F order and not in C order; else in C order."""
+    if not is_fortran_fakes(x):
+        return FakeArray(shape, dtype, device=device_of(x))
+    last_to_first = range(len(shape))[::-1]
+    return FakeArray(shape, dtype, device=device_of(x), order=last_to_first)
+
+
+def is_fortran_fakes(x: Any) -> bool:
+    """Whether an array is contiguous in F order and not in C order."""
+    pairs = without_ones(x.shape, x.strides)
+    if len(pairs) < 2 or has_none(x.shape):
+        return False
+    step = x.dtype.itemsize
+    for length, stride in pairs:
+        if stride != step:
+            return False
+        step *= length
+    return True
+
+
+@lru_cache(maxsize=4096)
+def result_dtype(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
+    """Dtype of the result of a ufunc for dtypes, and Python classes of numbers."""
+    samples = [np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds]
+    return ufunc(*samples).dtype
+
+
+def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
+    """The fake kernel of a ufunc with one output."""
+
+    def unary(x: Any) -> FakeArray:
+        dtype = result_dtype(ufunc, (x.dtype,))
+        # Unlike numpy.empty_like, ufuncs do not look at axes of stride 0.
+        return keep_order((x,), dtype) if _repeats(x) else fake_like(x, dtype=dtype)
+
+    def binary(x1: Any, x2: Any) -> FakeArray:
+        kinds = kind_of(x1), kind_of(x2)
+        if int in kinds:
+            check_range(ufunc, x1, x2)
+        return keep_order((x1, x2), result_dtype(ufunc, kinds))
+
+    return unary if ufunc.nin == 1 else binary
+
+
+def check_range(ufunc: Any, *operands: Any) -> None:
+    """Raise as NumPy does for an int of Python that an array beside it cannot hold."""
+    samples = [np.empty(0, x.dtype) if hasattr(x, "dtype") else x for x in operands]
+    is_whole = any(getattr(s, "dtype", _FLOAT).kind in "biu" for s in samples)
+    numbers = [_large_int(s) for s in samples]
+    if is_whole and any(n is not None for n in numbers):
+        pairs = zip(samples, numbers, strict=True)
+        ufunc(*[s if n is None else n for s, n in pairs])
+
+
+def check_held(value: Any, dtype: Any) -> None:
+    """Raise as NumPy does for an int of Python that arrays of a dtype cannot hold."""
+    number = _large_int(value)
+    if number is not None and np.dtype(dtype).kind in "iu":
+        np.asarray(number, dtype)
+
+
+def _large_int(value: Any) -> int | None:
+    """An int of Python, which a symbolic one is at tracing, unless every dtype holds it."""
+    if hasattr(value, "dtype") or class_of(value) is not int:
+        return None
+    number = getattr(value, "hint", value)
+    return None if number is None or 0 <= number <= _SMALLEST else number
+
+
+_FLOAT = np.dtype(float)
+_SMALLEST = np.iinfo(np.int8).max
+
+
+def kind_of(x: Any) -> Any:
+    """The dtype of an array, or the Python class of a number."""
+    return x.dtype if hasattr(x, "dtype") else class_of(x)
+
+
+def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
+    """The fake result of an elementwise operation.
+
+    Its shape is broadcast. Its axes have the order in memory that fits the operands,
+    as with ``order="K"`` in ``numpy.nditer``, NumPy 2.4.
+    """
+    arrays = [x for x in operands if hasattr(x, "shape")]
+    first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
+    are_alike = all(
+        x.shape is first.shape and x.strides is first.strides for x in arrays
+    )
+    if are_alike and not _repeats(first):
+        return fake_like(first, dtype=dtype)  # of one array, or of equal ones
+    shapes = [tuple(x.shape) for x in arrays]
+    shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
+    strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)
+    order = order_of(len(shape), strides)
+    return FakeArray(shape, dtype, device=device_of(first), order=order)
+
+
+def _repeats(x: Any) -> bool:
+    """Whether an array has elements that are one in memory, along an axis of stride 0."""
+    return any(type(step) is int and step == 0 for step in getattr(x, "strides", ()))
+
+
+def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
+    missing = len(shape) - len(x.shape)
+    own = zip(x.shape, x.strides, strict=True)
+    return (0,) * missing + tuple(0 if is_one(n) else s for n, s in own)
+
+
+@lru_cache(maxsize=4096)
+def order_of(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Axes from slowest to fastest, sorted by the strides of all operands."""
+    order = list(range(ndim))
+    for i in range(len(order) - 2, -1, -1):
+        to = i
+        for j in range(i + 1, len(order)):
+            votes = _votes(order[i], order[j], strides)
+            if votes and not all(votes):
+                break
+            # An axis without votes does not end the search.
+            to = j if votes else to
+        order.insert(to, order.pop(i))
+    return tuple(order)
+
+
+def _votes(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
+    """For each operand with strides along both axes, whether `a` lies inside `b`."""
+    return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
+
+
+def stack_strides(
+    operands: Sequence[Any], ranks: Sequence[int], core: Sequence[int], dtype: Any
+) -> list[int]:
+    """Strides of a result of a generalized ufunc, whose own axes are `core`.
+
+    These are in C order; the axes before them are in the order of those of the operands,
+    whose last `ranks` axes are their own. Source: NumPy 2.4.
+    """
+    batches = []
+    for x, rank in zip(operands, ranks, strict=True):
+        count = max(len(x.shape) - rank, 0)
+        batches.append(FakeArray(x.shape[:count], dtype, x.strides[:count]))
+    outer = keep_order(batches, dtype).strides
+    size = product(core)
+    size = max(size, 1) if type(size) is int else size
+    inner = FakeArray(core, dtype).strides
+    return [*(stride * size for stride in outer), *inner]
+
+
+# ---- rules that many NumPy operators share, made of public names of the package ----
 
 
 def numpy_operator(
@@ -171,3 +343,170 @@ def padded_rows(batch: Any, rank: int) -> Any:
     if not missing:
         return batch
     return np.reshape(batch, (batch.shape[0], *(1,) * missing, *batch.shape[1:]))
+
+
+# ---- how results of several operators lie in memory, where NumPy makes one array ----
+# The bits of later sums depend on it. Operators have their own order; here are the few
+# functions whose results NumPy lays out as their argument.
+
+
+class _Lying(NamedTuple):
+    """How an array lies in memory, as far as it is known."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+
+
+def _lying(x: Any) -> _Lying | None:
+    """How an array or tracer lies in memory; None for arrays that do not say so."""
+    strides = _strides(x)
+    if type(strides) is not tuple or len(strides) != len(x.shape):
+        return None
+    return _Lying(typical(x.shape), typical(strides), dtype_of(x))
+
+
+def _strides(x: Any) -> Any:
+    if not isinstance(x, Tracer):
+        return getattr(x, "strides", None)
+    below = _strides(x.below)
+    is_row = type(below) is tuple and hasattr(x, "row_strides")
+    return x.row_strides(below) if is_row else below
+
+
+def is_fortran(x: Any) -> bool:
+    """Whether an array is contiguous in F order and not in C order."""
+    found = _lying(x) if len(x.shape) > 1 else None
+    return found is not None and is_fortran_fakes(found)
+
+
+def turned(fn: Callable[[Any, int], Any], x: Any, axis: int) -> Any:
+    """A function of an array and an axis, whose result lies in F order if the array does."""
+    if is_fortran(x):
+        return fn(x.T, len(x.shape) - 1 - axis).T
+    return fn(x, axis)
+
+
+# ---- results that nobody else has ----
+
+
+def in_order_of(out: Any, x: Any) -> Any:
+    """A new array in the memory order of another one, as ``np.empty_like(x)`` has it."""
+    found = _lying(x) if len(x.shape) > 1 else None
+    if found is None:
+        return out
+    return _laid(out, order_of(len(x.shape), (found.strides,)))
+
+
+def packed_like(out: Any, x: Any) -> Any:
+    """A new array in F order if another one is contiguous in it, else in C order."""
+    axes = range(len(out.shape))
+    return _laid(out, axes[::-1] if is_fortran(x) else axes)
+
+
+def in_c_order(out: Any) -> Any:
+    """A new array in C order."""
+    return _laid(out, range(len(out.shape)))
+
+
+def columns_first(out: Any) -> Any:
+    """New matrices in F order, each by itself, as LAPACK writes them."""
+    *outer, row, column = range(len(out.shape))
+    return _laid(out, (*outer, column, row))
+
+
+def _laid(out: Any, order: Sequence[int]) -> Any:
+    """A new array whose axes lie in memory in this order; itself if they do."""
+    found = _lying(out) if len(out.shape) > 1 else None
+    if found is None or has_none(found.shape):
+        return out
+    steps = [found.strides[i] for i in order if found.shape[i] != 1]
+    if all(a > b for a, b in pairwise(steps)):
+        return out
+    return _copied(out, order)
+
+
+def _copied(x: Any, order: Sequence[int]) -> Any:
+    """A copy whose axes lie in memory in this order."""
+    back = [order.index(i) for i in range(len(order))]
+    return np.transpose(np.copy(np.transpose(x, order), order="C"), back)
+
+
+# ---- arrays as they are, or copies ----
+
+
+def contiguous(x: Any, order: str = "C") -> Any:
+    """An array if it is contiguous in C or F order, else a copy that is."""
+    found = _lying(x)
+    if found is None or has_none(found.shape) or not found.shape:
+        return x
+    axes = range(len(found.shape))[:: -1 if order == "F" else 1]
+    step = found.dtype.itemsize
+    for i in reversed(axes):
+        if found.shape[i] != 1 and found.strides[i] != step:
+            return _copied(x, axes)
+        step *= found.shape[i]
+    return x
+
+
+# ---- warnings and errors of NumPy that depend on values, also of rows under vmap ----
+
+
+def _check_flags(x: Any) -> None:
+    if dtype_of(x) != np.bool_:
+        raise TypeError(f"np::checked takes an array of flags, got {dtype_of(x)}")
+
+
+def _kernel(x: Any, message: str, warns: bool) -> Any:
+    _check_flags(x)
+    if not bool(np.all(x)):
+        if not warns:
+            raise ValueError(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return x.copy()
+
+
+def _without_warning(x: Any, message: str, warns: bool) -> Any:
+    # A warning is not worth the computation of a lazy array.
+    return x.copy() if warns else _kernel(x, message, warns)
+
+
+_checked: Operator[..., Any] = numpy_operator(
+    "checked",
+    "(Array x, str message, bool warns) -> Array",
+    _without_warning,
+    tags=Tag.pointwise,
+)
+for _kind in ("cpu", "cuda"):
+    _checked.register_kernel(_kind, _kernel)
+no_gradient(_checked)
+_checked.register_sample_inputs(
+    lambda: [
+        (np.array(True), "never", False),
+        (np.array([True, True]), "never", True),
+        (np.ones((2, 3), bool), "never", False),
+    ]
+)
+
+
+@_checked.register_fake
+def _(x: Any, message: str, warns: bool) -> FakeArray:
+    _check_flags(x)
+    return fake_like(x)
+
+
+def warn_unless(condition: Any, message: str) -> None:
+    """Give a RuntimeWarning if a flag of an array is not set."""
+    _check(condition, message, True)
+
+
+def require(condition: Any, message: str) -> None:
+    """Raise a ValueError if a flag of an array is not set."""
+    _check(condition, message, False)
+
+
+def _check(condition: Any, message: str, warns: bool) -> None:
+    # Flags of NumPy are known also where fake arrays are made.
+    is_plain = isinstance(condition, np.ndarray | np.generic)
+    check = _kernel if is_plain else _checked
+    check(condition, message, warns)

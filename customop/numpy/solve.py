@@ -1,7 +1,8 @@
-"""Linear equations: solve, inv, matrix_power, tensorsolve, tensorinv.
+"""Linear equations: determinants, solve, inv, cholesky, qr.
 
-A singular matrix raises NumPy's LinAlgError. Source of the derivatives: Giles, "Collected
-matrix derivative results for forward and reverse mode algorithmic differentiation", 2008.
+The gradient of a determinant is the matrix of cofactors, also where the matrix is
+singular. That of ``slogdet`` is the inverse, so there NumPy raises LinAlgError. Source:
+Magnus and Neudecker, "Matrix differential calculus", 3rd ed., sections 8.3 and 8.6.
 """
 
 from __future__ import annotations
@@ -14,27 +15,506 @@ import numpy as np
 from customop import (
     ArgumentError,
     FakeArray,
+    Operator,
     ShapeError,
     custom_op,
+    fake_like,
+    jvp,
     partials,
     register_numpy_function,
+    vjp,
 )
-from customop.numpy.arguments import as_array, dtype_of, shape_of
+from customop.numpy.arguments import (
+    OF_NUMPY,
+    as_array,
+    broadcast,
+    dtype_of,
+    is_known,
+    product,
+    same_size,
+    shape_of,
+    smaller,
+)
 from customop.numpy.create import eye
-from customop.numpy.fakes import device_of, stack_strides
-from customop.numpy.layouts import in_order_of
 from customop.numpy.matrices import (
+    adjoint,
     batch_matrices,
+    check_matrices,
     check_square,
     column,
+    conj,
+    diagonal,
+    from_triangle,
+    half,
     linalg_dtype,
+    real_dtype,
     stack_of,
+    steady,
+    to_triangle,
     transposed,
 )
-from customop.numpy.rules import batch_first, fit, padded_rows
-from customop.numpy.sizes import broadcast, is_known, product
+from customop.numpy.rules import (
+    batch_first,
+    device_of,
+    fit,
+    in_order_of,
+    is_complex,
+    keep_order,
+    numpy_operator,
+    padded_rows,
+    stack_strides,
+    view_of,
+)
 
-__all__ = ["inv"]
+# ---- cofactors: the gradient of a determinant ----
+
+
+def _regular(a: Any) -> Any:
+    """The inverses, or None if one of the matrices is too near to a singular one."""
+    try:
+        inverse = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return None
+    size = _size(a) * _size(inverse)
+    # The error of the inverse relative to its size, 1e-8 for double precision.
+    return inverse if (size < _LARGEST[inverse.dtype.char]).all() else None
+
+
+def _size(x: Any) -> Any:
+    return np.add.reduce(np.absolute(x), (-2, -1))
+
+
+_LARGEST = {char: np.finfo(char).eps ** -0.5 for char in "fdFD"}
+
+
+def _wide(x: Any) -> Any:
+    """Numbers of each matrix, to multiply the matrices with."""
+    if isinstance(x, np.generic):
+        return x
+    if type(x) is np.ndarray:
+        return x[..., None, None]
+    return np.expand_dims(x, (-2, -1))
+
+
+def _others(s: Any) -> Any:
+    """For each element of a vector the product of all others."""
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)
+    return before * after[..., ::-1]
+
+
+def _turns(u: Any, vh: Any) -> Any:
+    return _wide(np.linalg.det(u) * np.linalg.det(vh))
+
+
+def _in_double(x: Any) -> Any:
+    """In double precision: products of many numbers leave the range of single precision."""
+    return x.astype(np.result_type(x.dtype, np.float64), copy=False)
+
+
+def _turned(a: Any, dtype: Any) -> Any:
+    """The cofactors of matrices of two rows, which are their elements."""
+    found = np.empty(a.shape, dtype)
+    found[..., 0, 0] = a[..., 1, 1]
+    found[..., 1, 1] = a[..., 0, 0]
+    # With `out=` steps of 16 bytes give wrong numbers of single precision (NumPy 2.4.6).
+    found[..., 0, 1] = -a[..., 1, 0]
+    found[..., 1, 0] = -a[..., 0, 1]
+    return found
+
+
+def _cofactors_kernel(a: Any) -> Any:
+    dtype = linalg_dtype(a)
+    if not a.shape[-1]:
+        return a.astype(dtype)
+    if type(a) is np.ndarray and a.shape[-2:] == (2, 2):
+        return _turned(_in_double(a), dtype)
+    a = _in_double(a)
+    inverse = _regular(a)
+    if inverse is not None:
+        found = _wide(np.linalg.det(a)) * transposed(inverse).copy()
+        return found.astype(dtype, copy=False)
+    # The adjugate of a product is the product of the adjugates.
+    u, s, vh = np.linalg.svd(a)
+    found = np.matmul(u.conj() * _others(s)[..., None, :], vh.conj())
+    return (_turns(u, vh) * found).astype(dtype, copy=False)
+
+
+def _check_equal(a: Any, t: Any) -> None:
+    if tuple(a.shape) != tuple(t.shape):
+        raise ShapeError(
+            f"np::moved_cofactors: a has the shape {tuple(a.shape)}, t"
+            f" {tuple(t.shape)}",
+            do="give a direction of the shape of the matrices",
+        )
+
+
+def _moved_kernel(a: Any, t: Any) -> Any:
+    _check_equal(a, t)
+    dtype = linalg_dtype(a, t)
+    if not a.shape[-1]:
+        return a.astype(dtype)
+    if type(t) is np.ndarray and t.shape[-2:] == (2, 2):
+        return _turned(_in_double(t), dtype)  # they are linear
+    a, t = _in_double(a), _in_double(t)
+    inverse = _regular(a)
+    if inverse is not None:
+        return _moved(np.linalg.det(a), inverse, t).astype(dtype, order="C")
+    u, s, vh = np.linalg.svd(a)
+    inner = np.matmul(np.matmul(adjoint(u), t), adjoint(vh))
+    # Element (i, j): the product of all singular values but those two.
+    count = s.shape[-1]
+    is_one = np.eye(count, dtype=bool)
+    pairs = _others(np.where(is_one, 1.0, s[..., None, :]).astype(s.dtype))
+    pairs = np.where(is_one, 0.0, pairs).astype(s.dtype)
+    core = np.where(is_one, np.matmul(pairs, column(diagonal(inner))), -pairs * inner)
+    found = np.matmul(np.matmul(adjoint(vh), core), adjoint(u))
+    return transposed(_turns(u, vh) * found).astype(dtype, order="C")
+
+
+def _moved(size: Any, inverse: Any, t: Any) -> Any:
+    """Change of the cofactors of regular matrices, for their determinants and inverses."""
+    turned = np.matmul(inverse, t)
+    total = _wide(np.sum(diagonal(turned), -1))
+    change = total * inverse - np.matmul(turned, inverse)
+    return transposed(_wide(size) * change)
+
+
+def _moved_regular(a: Any, t: Any) -> Any:
+    return _moved(np.linalg.det(a), np.linalg.inv(a), t)
+
+
+cofactors: Operator[..., Any] = numpy_operator(
+    "cofactors", "(Array a) -> Array", _cofactors_kernel
+)
+# The derivative of the cofactors of a in the direction t. It is symmetric: with a third
+# matrix g, sum(g * moved(a, t)) == sum(t * moved(a, g)).
+moved_cofactors: Operator[..., Any] = numpy_operator(
+    "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
+)
+
+cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], linalg_dtype(a)))
+cofactors.register_vmap(batch_matrices("det", cofactors))
+cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
+
+
+@cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    return cofactors(a), moved_cofactors(a, t)
+
+
+@moved_cofactors.register_fake
+def _(a: Any, t: Any) -> FakeArray:
+    _check_equal(a, t)
+    return stack_of(a, a.shape[-2:], linalg_dtype(a, t))
+
+
+@moved_cofactors.register_vmap
+def _(info: Any, in_dims: Any, a: Any, t: Any) -> Any:
+    rows_a, rows_t = (
+        batch_first(x, dim, info.batch_size)
+        for x, dim in zip((a, t), in_dims, strict=True)
+    )
+    return moved_cofactors(rows_a, rows_t), 0
+
+
+def _by_matrix(g: Any, a: Any, t: Any) -> Any:
+    _, pullback = vjp(lambda x: _moved_regular(x, t), a)
+    return pullback(g)[0]
+
+
+moved_cofactors.register_autograd(
+    partials({"a": _by_matrix, "t": lambda g, a: moved_cofactors(a, g)})
+)
+
+for _check in ("test_jvp", "test_gradients"):
+    moved_cofactors.waive(
+        _check, reason="third derivatives of det need matrices that are not singular"
+    )
+
+
+@moved_cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, t), (ta, tt) = primals, tangents
+    parts = [] if tt is None else [moved_cofactors(a, tt)]
+    if ta is not None:
+        parts.append(jvp(lambda x: _moved_regular(x, t), (a,), (ta,))[1])
+    return moved_cofactors(a, t), sum(parts[1:], parts[0])
+
+
+# ---- det ----
+
+
+@custom_op("np::det", mutates_args=(), schema="(Array a) -> Array")
+def det(a: Any) -> Any:
+    return np.linalg.det(a)
+
+
+register_numpy_function(np.linalg.det, det)
+
+
+@det.register_fake
+def _(a: Any) -> FakeArray:
+    check_square("det", a.shape)
+    return stack_of(a, (), linalg_dtype(a))
+
+
+det.register_vmap(batch_matrices("det", det))
+
+
+def _det_pull(g: Any, a: Any, out: Any) -> Any:
+    is_plain = type(a) is np.ndarray and isinstance(g, OF_NUMPY)
+    if is_plain and a.dtype.char in "dD" and a.shape[-1] > 2:
+        inverse = _regular(a)
+        if inverse is not None:  # as below, without the determinant once more
+            return _wide(g) * (_wide(out) * transposed(inverse).copy())
+    return _wide(g) * cofactors(a)
+
+
+det.register_autograd(partials({"a": _det_pull}))
+
+
+@det.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    return det(a), np.sum(cofactors(a) * t, axis=(-2, -1))
+
+
+# ---- slogdet ----
+
+
+@custom_op(
+    "np::slogdet",
+    mutates_args=(),
+    schema="(Array a) -> (Array sign, Array logabsdet)",
+)
+def slogdet(a: Any) -> Any:
+    return tuple(np.linalg.slogdet(a))
+
+
+_Slogdet = type(np.linalg.slogdet(np.eye(1)))
+register_numpy_function(np.linalg.slogdet, lambda a: _Slogdet(*slogdet(a)))
+
+
+@slogdet.register_fake
+def _(a: Any) -> tuple[FakeArray, FakeArray]:
+    check_square("slogdet", a.shape)
+    dtype = linalg_dtype(a)
+    return stack_of(a, (), dtype), stack_of(a, (), real_dtype(dtype))
+
+
+slogdet.register_vmap(batch_matrices("slogdet", slogdet, 2))
+
+
+def _note_slogdet(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], output[0])
+    ctx.set_materialize_grads(False)
+
+
+def _slogdet_backward(ctx: Any, by_sign: Any, by_log: Any) -> Any:
+    """With u = sum(inv(a).T * t): log|det| moves by Re u, the sign by i Im(u) sign."""
+    a, sign = ctx.saved_arrays
+    factor = 0.0 if by_log is None else _wide(by_log)
+    if by_sign is not None and is_complex(sign):
+        factor = factor + 1j * _wide(np.imag(by_sign * sign))
+    return fit(factor * transposed(np.linalg.inv(a)), a)
+
+
+slogdet.register_autograd(_slogdet_backward, setup_context=_note_slogdet)
+
+
+@slogdet.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    sign, size = slogdet(a)
+    moved = np.sum(diagonal(np.linalg.solve(a, t)), -1)
+    if not is_complex(sign):
+        return (sign, size), (None, fit(moved, size))
+    return (sign, size), (fit(1j * np.imag(moved) * sign, sign), np.real(moved))
+
+
+# ``cholesky`` reads one triangle of its matrix, as NumPy does, so its gradient lies in
+# that triangle: it is the derivative by the numbers that are read. For the symmetric
+# gradient differentiate a function of ``(a + a.T) / 2``, as JAX and torch do inside.
+#
+# ``qr`` has derivatives where the first columns of the matrix are independent;
+# elsewhere NumPy raises LinAlgError in the gradient. Source: Walter and Lehmann,
+# "Algorithmic differentiation of linear algebra functions", 2012; for complex matrices
+# Seeger et al., "Auto-differentiating linear algebra", 2017.
+
+
+# ---- cholesky ----
+
+
+@custom_op(
+    "np::cholesky", mutates_args=(), schema="(Array a, bool upper=False) -> Array"
+)
+def cholesky(a: Any, upper: bool = False) -> Any:
+    # Not by upper=False, which some versions of CuPy do not take.
+    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
+
+
+@register_numpy_function(np.linalg.cholesky)
+def _(a: Any, /, *, upper: bool = False) -> Any:
+    return cholesky(a, bool(upper))
+
+
+@cholesky.register_fake
+def _(a: Any, upper: bool) -> FakeArray:
+    check_square("cholesky", a.shape)
+    return stack_of(a, a.shape[-2:], linalg_dtype(a))
+
+
+cholesky.register_vmap(batch_matrices("cholesky", cholesky))
+
+
+def _cholesky_pull(g: Any, upper: bool, out: Any) -> Any:
+    lower, given = (adjoint(out), adjoint(g)) if upper else (out, g)
+    inverse = np.linalg.inv(lower)
+    inner = half(np.matmul(transposed(lower), given))
+    found = np.matmul(np.matmul(transposed(inverse), inner), conj(inverse))
+    return to_triangle(found, upper)
+
+
+cholesky.register_autograd(partials({"a": _cholesky_pull}))
+
+
+@cholesky.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    a, upper = primals
+    y = cholesky(a, upper)
+    lower = adjoint(y) if upper else y
+    inverse = np.linalg.inv(lower)
+    moved = from_triangle(tangents[0], upper)
+    inner = np.matmul(np.matmul(inverse, moved), adjoint(inverse))
+    found = np.matmul(lower, half(inner))
+    return y, adjoint(found) if upper else found
+
+
+# ---- qr ----
+
+
+@custom_op(
+    "np::qr",
+    mutates_args=(),
+    schema="(Array a, bool complete=False) -> (Array Q, Array R)",
+)
+def qr(a: Any, complete: bool = False) -> Any:
+    return tuple(np.linalg.qr(a, "complete" if complete else "reduced"))
+
+
+_Qr = type(np.linalg.qr(np.eye(1)))
+
+
+@register_numpy_function(np.linalg.qr)
+def _(a: Any, mode: str = "reduced") -> Any:
+    if mode not in ("reduced", "complete", "r"):
+        why = " has no derivative: it is LAPACK's form of the factors"
+        raise ArgumentError(
+            f"np.linalg.qr(mode={mode!r}){why if mode == 'raw' else ' is not a mode'}",
+            do="use mode='reduced', 'complete' or 'r'",
+        )
+    found = qr(a, mode == "complete")
+    return found[1] if mode == "r" else _Qr(*found)
+
+
+@qr.register_fake
+def _(a: Any, complete: bool) -> tuple[FakeArray, FakeArray]:
+    check_matrices("qr", a.shape)
+    rows, columns = a.shape[-2:]
+    inner = rows if complete else smaller(rows, columns)
+    dtype = linalg_dtype(a)
+    # NumPy works on a copy; R is np.where of its rows and a mask.
+    copied = fake_like(a, dtype=dtype)
+    part = view_of(copied, (*a.shape[:-2], inner, columns), copied.strides)
+    mask = FakeArray((inner, columns), np.dtype(bool), device=copied.device)
+    return stack_of(copied, (rows, inner), dtype), keep_order([mask, part], dtype)
+
+
+qr.register_vmap(batch_matrices("qr", qr, 2))
+for _check_triangles in ("test_jvp", "test_gradients"):
+    qr.waive(
+        _check_triangles,
+        reason="derivatives need columns that are independent, as errors say",
+    )
+
+
+def _note_qr(ctx: Any, inputs: Any, output: Any) -> None:
+    a, _ = inputs
+    ctx.save_for_backward(a, *output)
+
+
+def _qr_backward(ctx: Any, by_q: Any, by_r: Any) -> Any:
+    a, q, r = ctx.saved_arrays
+    rows, columns = a.shape[-2:]
+    count = smaller(rows, columns)
+    # The formulas are for gradients that pair by conjugation.
+    by_q, by_r = conj(by_q), conj(by_r)
+    if not same_size(q.shape[-1], count):
+        main, rest = q[..., :count], q[..., count:]
+        by_main, by_rest = by_q[..., :count], by_q[..., count:]
+        by_q = by_main + steady(main, rest, by_rest, *_NO_COMPLETION)
+        q, r, by_r = main, r[..., :count, :], by_r[..., :count, :]
+    if same_size(columns, count):
+        return fit(conj(_qr_pull(q, r, by_q, by_r)), a), None
+    # The first columns make the square case; the others follow: R2 = Q^H A2.
+    by_q = by_q + np.matmul(a[..., count:], adjoint(by_r[..., count:]))
+    first = _qr_pull(q, r[..., :count], by_q, by_r[..., :count])
+    found = np.concatenate([first, np.matmul(q, by_r[..., count:])], -1)
+    return fit(conj(found), a), None
+
+
+_NO_COMPLETION = (
+    (
+        "np.linalg.qr(mode='complete'): the gradient depends on the columns of Q after those"
+        " of mode='reduced', which are arbitrary"
+    ),
+    "use mode='reduced', or functions that a rotation of these columns does not change",
+)
+
+
+def _qr_pull(q: Any, r: Any, by_q: Any, by_r: Any) -> Any:
+    """The gradient for at least as many rows as columns."""
+    upper = np.triu(np.matmul(by_r, adjoint(r)) - np.matmul(adjoint(q), by_q))
+    inner = half(upper, is_upper=True)
+    found = by_q + np.matmul(q, inner + adjoint(inner))
+    return adjoint(np.linalg.solve(r, adjoint(found)))
+
+
+qr.register_autograd(_qr_backward, setup_context=_note_qr)
+
+
+@qr.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, complete), t = primals, tangents[0]
+    q, r = qr(a, complete)
+    rows, columns = a.shape[-2:]
+    count = smaller(rows, columns)
+    main, square = q[..., :count], r[..., :count, :count]
+    left = adjoint(np.linalg.solve(adjoint(square), adjoint(t[..., :count])))
+    inner = np.matmul(adjoint(main), left)
+    turn = np.tril(inner, -1)
+    turn = turn - adjoint(turn)
+    if is_complex(inner):
+        turn = turn + (np.tril(np.triu(inner)) - adjoint(np.tril(np.triu(inner)))) * 0.5
+    side = left - np.matmul(main, inner)
+    moved_q = side + np.matmul(main, turn)
+    moved_r = np.matmul(adjoint(main), t) - np.matmul(turn, r[..., :count, :])
+    if not same_size(q.shape[-1], count):
+        rest = q[..., count:]
+        moved_rest = -np.matmul(main, np.matmul(adjoint(side), rest))
+        moved_q = np.concatenate([moved_q, moved_rest], -1)
+        zeros = np.zeros_like(r[..., count:, :])
+        moved_r = np.concatenate([np.triu(moved_r), zeros], -2)
+    return (q, r), (moved_q, np.triu(moved_r))
+
+
+# A singular matrix raises NumPy's LinAlgError. Source of the derivatives: Giles,
+# "Collected matrix derivative results for forward and reverse mode algorithmic
+# differentiation", 2008.
+
 
 # ---- inv ----
 

@@ -1,8 +1,10 @@
-"""Variance, standard deviation, average, extent and counts."""
+"""Variance, averages and counts, also of elements that are not nan; covariances."""
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,20 +27,27 @@ from customop.numpy.arguments import (
     counted_axes,
     dtype_of,
     int_axes,
+    is_inexact,
+    is_known,
+    is_set,
     keeps_axes,
     kept,
+    larger,
     listed_axes,
     reduced_axes,
     refuse,
+    same_shape,
 )
-from customop.numpy.checked import warn_unless
-from customop.numpy.fakes import fake_of_ufunc
-from customop.numpy.reduce import max_, mean_, min_, reduction_of, sum_
-from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
-from customop.numpy.selected import mask_like
-from customop.numpy.sizes import larger, same_shape
-
-__all__ = ["root", "weights_like"]
+from customop.numpy.reductions import mask_like, max_, mean_, min_, reduction_of, sum_
+from customop.numpy.rules import (
+    fake_of_ufunc,
+    fit,
+    is_complex,
+    numpy_operator,
+    register_formulas,
+    require,
+    warn_unless,
+)
 
 # ---- variance and standard deviation ----
 
@@ -291,3 +300,335 @@ def weights_like(a: Any, weights: Any, axis: Any) -> Any:
         )
     by_place = np.transpose(weights, np.argsort(axes).tolist())
     return np.reshape(by_place, [n if i in axes else 1 for i, n in enumerate(a.shape)])
+
+
+# ---- reductions that leave out nan: sums, products, extremes, means, deviations ----
+
+
+_EMPTY = "All-NaN slice encountered"
+
+
+def _filled(a: Any, value: float) -> Any:
+    """The array with a number for each nan."""
+    if not is_inexact(a):
+        return a
+    return np.where(np.isnan(a), value, a)
+
+
+def _keywords(
+    keepdims: Any, initial: Any = NO_VALUE, where: Any = True
+) -> dict[str, Any]:
+    """The keywords of a reduction that are given."""
+    given: dict[str, Any] = {"keepdims": keeps_axes(keepdims)}
+    if initial is not NO_VALUE:
+        given["initial"] = initial
+    if where is not True and where is not NO_VALUE:
+        given["where"] = where
+    return given
+
+
+# ---- sums and products ----
+
+
+def _serve_total(function: Any, reduce: Callable[..., Any], start: float) -> None:
+    def total(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
+        values = _filled(as_array(a), start)
+        more = _keywords(keepdims, initial, where)
+        return reduce(values, axis=axis, dtype=dtype, **more)
+
+    register_numpy_function(function, total)
+
+
+def _serve_running(function: Any, run: Callable[..., Any], start: float) -> None:
+    def running(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+        return run(_filled(as_array(a), start), axis=axis, dtype=dtype)
+
+    register_numpy_function(function, running)
+
+
+_serve_total(np.nansum, np.sum, 0)
+_serve_total(np.nanprod, np.prod, 1)
+_serve_running(np.nancumsum, np.cumsum, 0)
+_serve_running(np.nancumprod, np.cumprod, 1)
+
+# ---- extremes ----
+
+
+def _serve_extreme(function: Any, ufunc: np.ufunc) -> None:
+    def extreme(
+        a: Any,
+        axis: Any = None,
+        out: None = None,
+        keepdims: Any = NO_VALUE,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Any:
+        more = _keywords(keepdims, initial, where)
+        found = ufunc.reduce(as_array(a), axis=axis, **more)
+        if is_inexact(found):
+            warn_unless(np.logical_not(np.isnan(found)), _EMPTY)
+        return found
+
+    register_numpy_function(function, extreme)
+
+
+def _serve_place(function: Any, place: Callable[..., Any], start: float) -> None:
+    def of_extreme(
+        a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE
+    ) -> Any:
+        a = as_array(a)
+        if is_inexact(a):
+            require(np.any(np.logical_not(np.isnan(a)), axis=axis), _EMPTY)
+        return place(_filled(a, start), axis=axis, keepdims=is_set(keepdims))
+
+    register_numpy_function(function, of_extreme)
+
+
+_serve_extreme(np.nanmax, np.fmax)
+_serve_extreme(np.nanmin, np.fmin)
+_serve_place(np.nanargmax, np.argmax, -np.inf)
+_serve_place(np.nanargmin, np.argmin, np.inf)
+
+# ---- means and deviations ----
+
+
+def _present(a: Any, axis: Any, keepdims: bool, where: Any = True) -> Any:
+    """Number of elements that are not nan, as integers."""
+    present = np.logical_not(np.isnan(a))
+    if where is not True and where is not NO_VALUE:
+        present = np.logical_and(present, mask_like(where, tuple(a.shape)))
+    return np.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims)
+
+
+def _over_nan_reductions(total: Any, count: Any) -> Any:
+    """The quotient; nan where the count is not positive. It never warns."""
+    has_any = np.greater(count, 0)
+    share = total / np.where(has_any, count, 1)
+    return cast(np.where(has_any, share, np.nan), total.dtype)
+
+
+def _check_dtype(name: str, a: Any, dtype: Any) -> None:
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise ArgumentError(
+            f"np.{name}: dtype={dtype!r} of an array of {a.dtype}: if a is inexact,"
+            " then dtype must be inexact",
+            do="leave dtype= away, or cast the result",
+        )
+
+
+@register_numpy_function(np.nanmean)
+def _(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: Any = NO_VALUE,
+    *,
+    where: Any = NO_VALUE,
+) -> Any:
+    a, more = as_array(a), _keywords(keepdims, where=where)
+    if not is_inexact(a):
+        return np.mean(a, axis=axis, dtype=dtype, **more)
+    _check_dtype("nanmean", a, dtype)
+    count = _present(a, axis, keeps_axes(keepdims), where)
+    total = np.sum(_filled(a, 0), axis=axis, dtype=dtype, **more)
+    warn_unless(count > 0, "Mean of empty slice")
+    return as_scalar(_over_nan_reductions(total, count))
+
+
+def _squares(x: Any) -> Any:
+    return np.real(x * np.conjugate(x)) if is_complex(x) else x * x
+
+
+def _nan_variance(
+    name: str,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    ddof: Any,
+) -> Any:
+    """The variance of the elements that are not nan."""
+    _check_dtype(name, a, dtype)
+    values, kept = _filled(a, 0), _keywords(True, where=where)
+    count = _present(a, axis, True, where)
+    if mean is NO_VALUE:
+        mean = _over_nan_reductions(
+            np.sum(values, axis=axis, dtype=dtype, **kept), count
+        )
+    moved = cast(values - mean, dtype_of(values))
+    centered = np.where(np.isnan(a), 0, moved)
+    more = _keywords(keepdims, where=where)
+    total = np.sum(_squares(centered), axis=axis, dtype=dtype, **more)
+    if not keeps_axes(keepdims):
+        count = np.squeeze(count, as_axis(reduced_axes(a, axis)))
+    free = count - ddof
+    warn_unless(free > 0, "Degrees of freedom <= 0 for slice.")
+    return _over_nan_reductions(total, free)
+
+
+def _serve_deviation_nan_reductions(
+    function: Any, plain: Any, finish: Callable[[Any], Any]
+) -> None:
+    def deviation(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        ddof: Any = 0,
+        keepdims: Any = NO_VALUE,
+        *,
+        where: Any = NO_VALUE,
+        mean: Any = NO_VALUE,
+        correction: Any = NO_VALUE,
+    ) -> Any:
+        a = as_array(a)
+        if correction is not NO_VALUE:
+            if ddof != 0:
+                raise ValueError(
+                    "ddof and correction can't be provided simultaneously."
+                )
+            ddof = correction
+        if is_inexact(a):
+            name = function.__name__
+            found = _nan_variance(name, a, axis, dtype, keepdims, where, mean, ddof)
+            return as_scalar(finish(found))
+        if plain is np.std and dtype is not None and np.dtype(dtype).kind in "biu":
+            refuse("nanstd", dtype=dtype)
+        more = _keywords(keepdims, where=where)
+        more = more if mean is NO_VALUE else {**more, "mean": mean}
+        return plain(a, axis=axis, dtype=dtype, ddof=ddof, **more)
+
+    register_numpy_function(function, deviation)
+
+
+_serve_deviation_nan_reductions(np.nanvar, np.var, lambda variance: variance)
+_serve_deviation_nan_reductions(np.nanstd, np.std, root)
+
+
+# ---- covariances and correlations: cov, corrcoef ----
+
+
+def _rows(x: Any, dtype: Any, transposed: bool) -> Any:
+    """Variables in rows, observations in columns."""
+    wide = np.atleast_2d(cast(x, dtype))
+    return np.transpose(wide) if transposed else wide
+
+
+def _frequencies(weights: Any, count: int) -> Any:
+    weights = as_array(weights)
+    _check_line("fweights", weights, count)
+    if dtype_of(weights).kind == "f":
+        require(np.equal(weights, np.around(weights)), "fweights must be integer")
+    require(np.greater_equal(weights, 0), "fweights cannot be negative")
+    return weights
+
+
+def _importances(weights: Any, count: int) -> Any:
+    weights = cast(as_array(weights), np.dtype(float))
+    _check_line("aweights", weights, count)
+    require(np.greater_equal(weights, 0), "aweights cannot be negative")
+    return weights
+
+
+def _check_line(name: str, weights: Any, count: int) -> None:
+    if weights.ndim > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if weights.shape[0] != count:
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+
+
+def _stacked(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    if m.ndim > 2:
+        raise ValueError("m has more than 2 dimensions")
+    if y is not None and y.ndim > 2:
+        raise ValueError("y has more than 2 dimensions")
+    if dtype is None:
+        arrays = [dtype_of(v) for v in (m, y) if v is not None]
+        dtype = np.result_type(*arrays, np.float64)
+    x = _rows(m, dtype, not rowvar and m.ndim != 1)
+    if y is None or is_known(x.shape[0], 0):
+        return x
+    other = _rows(y, dtype, transposed=False)
+    if not rowvar and other.shape[0] != 1:
+        other = np.transpose(other)
+    return np.concatenate([x, other], axis=0)
+
+
+@register_numpy_function(np.cov)
+def _(
+    m: Any,
+    y: Any = None,
+    rowvar: Any = True,
+    bias: Any = False,
+    ddof: Any = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    m, y = as_array(m), None if y is None else as_array(y)
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise ArgumentError(
+            f"np.cov: dtype={dtype!r} has no room for deviations", do="use dtype=float"
+        )
+    x = _stacked(m, y, bool(rowvar), dtype)
+    count = x.shape[1]
+    if is_known(x.shape[0], 0):
+        return np.zeros_like(x, np.float64, shape=(0, 0))
+    ddof = (1 if bias == 0 else 0) if ddof is None else operator.index(int(ddof))
+    frequent = None if fweights is None else _frequencies(fweights, count)
+    important = None if aweights is None else _importances(aweights, count)
+    given = [w for w in (frequent, important) if w is not None]
+    weights = given[0] * given[1] if len(given) == 2 else given[0] if given else None
+    mean, total = np.average(x, axis=1, weights=weights, returned=True)
+    free = _freedom_covariance(count, total[0], weights, important, ddof)
+    moved = x - np.expand_dims(mean, 1)
+    weighted = moved if weights is None else moved * weights
+    products = np.matmul(moved, np.conjugate(np.transpose(weighted)))
+    is_open = isinstance(free, SymInt)
+    shares = products / free if is_open else products * np.true_divide(1, free)
+    return np.squeeze(cast(shares, products.dtype))
+
+
+def _freedom_covariance(
+    count: int, total: Any, weights: Any, important: Any, ddof: int
+) -> Any:
+    """Degrees of freedom; 0 instead of fewer, with NumPy's warning."""
+    if weights is None and type(count) is not int:
+        return larger(count - ddof, 0)
+    if weights is None:
+        free: Any = np.asarray(float(count - ddof))
+    elif ddof == 0:
+        free = total
+    elif important is None:
+        free = total - ddof
+    else:
+        free = total - ddof * np.sum(weights * important) / total
+    warn_unless(np.greater(free, 0), "Degrees of freedom <= 0 for slice")
+    return np.where(np.greater(free, 0), free, 0.0)
+
+
+@register_numpy_function(np.corrcoef)
+def _(x: Any, y: Any = None, rowvar: Any = True, *, dtype: Any = None) -> Any:
+    products = np.cov(x, y, rowvar, dtype=dtype)
+    if not products.ndim:
+        return products / products
+    sizes = np.sqrt(np.real(np.diagonal(products)))
+    ratios = products / np.expand_dims(sizes, 1) / sizes
+    if not is_complex(ratios):
+        return np.clip(ratios, -1, 1)
+    real, imag = np.clip(np.real(ratios), -1, 1), np.clip(np.imag(ratios), -1, 1)
+    return cast(real + 1j * imag, ratios.dtype)

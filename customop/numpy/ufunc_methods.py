@@ -1,4 +1,4 @@
-"""Methods of ufuncs: reduce, accumulate, reduceat, outer; `at` is in `writers`."""
+"""Methods of ufuncs: reduce, accumulate, reduceat, outer; `at` is in `places`."""
 
 from __future__ import annotations
 
@@ -29,35 +29,30 @@ from customop.numpy.arguments import (
     cast,
     counted_axes,
     dtype_of,
+    is_below,
     is_inexact,
     keeps_axes,
     reduced_axes,
     spread,
+    whole,
 )
-from customop.numpy.factors import prod
-from customop.numpy.fakes import device_of
-from customop.numpy.index import numbers
-from customop.numpy.reduce import (
+from customop.numpy.cumulative import along_axis, cumprod, cumsum, prod
+from customop.numpy.index_operators import numbers
+from customop.numpy.reductions import (
     all_,
     any_,
     check_elements,
     max_,
     min_,
-    reduction_of,
-    sum_,
-)
-from customop.numpy.rules import fit, numpy_operator
-from customop.numpy.running import along_axis, cumprod, cumsum
-from customop.numpy.selected import reduce_selected
-from customop.numpy.shares import (
     prefix_slopes,
     recurrence,
+    reduce_selected,
+    reduction_of,
     reversed_recurrence,
     shares_of,
+    sum_,
 )
-from customop.numpy.sizes import is_below, whole
-
-__all__: list[str] = []
+from customop.numpy.rules import device_of, fit, numpy_operator
 
 
 def _note(ctx: Any, inputs: Any, output: Any) -> None:

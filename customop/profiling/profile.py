@@ -1,28 +1,437 @@
-"""Profiles: the operators that a program calls, by which rules, and their cost."""
+"""Profiles: the operators that a program calls, their cost, and reports and pages of it."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
+from operator import attrgetter
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self
 
-from customop.arrays.kinds import CUDA, kind_of
+from customop.arrays.kinds import CUDA, DEFAULT, FAKE, kind_of
 from customop.arrays.nested import flat
-from customop.core.interpreter import Interpreter
+from customop.core.builtin_kinds import JVP, VMAP
+from customop.core.call_arguments import kind_of_call
+from customop.core.derived_rules import find_fake
+from customop.core.dispatch import find_array_rule
+from customop.core.interpreter import Interpreter, Mode
 from customop.core.observe import Observer
+from customop.core.rule_kind import COMPOSITE, RuleKind
 from customop.core.table import RuleTable
-from customop.errors import ArgumentError
-from customop.profiling.call_log import CallLog, timed
-from customop.profiling.names import names_of
-from customop.profiling.page import notebook_html
-from customop.profiling.report import save, table_of
-from customop.profiling.tree import Begun, ProfileRow, Track, rows_of
+from customop.errors import ArgumentError, counted, did_you_mean, quoted
+from customop.pages.html import Element, application, frame, grid, title, visible
+from customop.profiling.call_tree import (
+    Begun,
+    Branch,
+    CallLog,
+    Event,
+    ProfileRow,
+    Track,
+    outline_text,
+    root_of,
+    rows_of,
+    size_of,
+    timed,
+)
 
-__all__ = ["profile"]
+# ---- times and sizes as short texts ----
+
+
+def show_time(nanoseconds: float) -> str:
+    """A time with three digits and a unit."""
+    return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
+
+
+def show_bytes(count: int) -> str:
+    """A number of bytes with three digits and a unit."""
+    return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
+
+
+def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
+    """A number in the largest unit that leaves it at least one."""
+    scale, at = 1, 0
+    # Rounded to three digits, 999.5 of a unit is one of the next.
+    while at + 1 < len(units) and number >= 0.9995 * scale * step:
+        scale, at = scale * step, at + 1
+    if scale == 1:
+        return f"{number:.3g} {units[0]}"
+    value = number / scale
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {units[at]}"
+
+
+# ---- names of the kernels, rules and formulas that a profile has rows for ----
+
+
+# The parts of a gradient that observers see, and the names of their rows.
+_FORMULAS: dict[str, str] = {
+    "setup_context": "setup_context",
+    "backward": "autograd backward",
+}
+# Name of the way in which a transform runs an operator without a rule for it.
+_WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
+
+
+def names_of(
+    op: RuleTable, by: str | Interpreter, fn: Callable[..., Any], args: Sequence[Any]
+) -> tuple[str, str]:
+    """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
+    if by == "kernel":
+        return _kernel_names(op, fn, args)
+    names = op.plans.rule_names
+    key: Any = by if isinstance(by, str) else (type(by), by.kind)
+    if key not in names:
+        rule = _FORMULAS[by] if isinstance(by, str) else _rule_name(op, by, fn)
+        names[key] = op.qualname, rule
+    return names[key]
+
+
+def _kernel_names(
+    op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]
+) -> tuple[str, str]:
+    if op.disabled:
+        return op.qualname, _kernel_name(op, kernel, args)
+    names = op.plans.rule_names
+    found = names.get(id(kernel))
+    if found is None:
+        found = op.qualname, _kernel_name(op, kernel, args)
+        # A kernel in one row alone has the same name for all arguments.
+        if sum(row.fn is kernel for row in op.rows.values()) == 1:
+            names[id(kernel)] = found
+    return found
+
+
+def _kernel_name(op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]) -> str:
+    if find_array_rule(op, args) is not None:
+        return "array rule"
+    kind = kind_of_call(op, args)[0]
+    if kind in op.disabled:
+        return "wrapped function"
+    names = {
+        kind: f"{kind} kernel",
+        DEFAULT: "default kernel",
+        COMPOSITE: "composite body",
+    }
+    rows = op.rows
+    for key, name in names.items():
+        if key in rows and rows[key].fn is kernel:
+            return name
+    is_derived = kind == FAKE and kernel is find_fake(op)
+    return "fake kernel" if is_derived else f"{kind} fallback"
+
+
+def _rule_name(op: RuleTable, interpreter: Interpreter, fn: Callable[..., Any]) -> str:
+    body = op.rows.get(COMPOSITE)
+    if body is not None and body.fn is fn:
+        return "composite body"
+    kind = interpreter.kind
+    if isinstance(interpreter, Mode):
+        return f"{kind.name} mode"
+    if kind.call_title:
+        return kind.call_title
+    if op.find_rule(kind) is not None:
+        return f"{kind.name} rule"
+    return _WITHOUT_RULE.get(kind, f"{kind.name} interpreter")
+
+
+# ---- a page that shows a profile ----
+# Flame graph, timeline and table, with zoom and search.
+
+
+# Calls in the timeline that a notebook shows: its file keeps all that it shows.
+_MOST_IN_NOTEBOOK = 20_000
+
+
+def page_html(tracks: Sequence[Track], wall_ns: int, most: int | None = None) -> str:
+    """A whole page in HTML.
+
+    Parameters
+    ----------
+    tracks : sequence of Track
+    wall_ns : int
+        How long the profile was open.
+    most : int, optional
+        The largest number of calls in the timeline.
+    """
+    files = ("profile.css", "profile.html", "profile.js")
+    found = _ProfileData(tracks, wall_ns, most).as_json()
+    return application("profile", "customop.profiling", files, found)
+
+
+def notebook_html(tracks: Sequence[Track], wall_ns: int) -> str:
+    """The page in a frame of a notebook, and a table for where it has no frames."""
+    text = page_html(tracks, wall_ns, _MOST_IN_NOTEBOOK)
+    ordered = sorted(rows_of(tracks), key=lambda row: -row.self_ns)
+    head = title("profile", counted(sum(row.count for row in ordered), "call"))
+    return frame(text, height=560, instead=[head, _longest_rows(ordered)])
+
+
+def _longest_rows(rows: Sequence[ProfileRow]) -> Element:
+    """A table of the rows that took the most time themselves."""
+    times_of = attrgetter("total_ns", "self_ns")
+    texts = [
+        [row.operator, row.rule, str(row.count), *map(show_time, times_of(row))]
+        for row in rows[:10]
+    ]
+    return grid(["operator", "rule", "calls", "total", "self"], texts)
+
+
+class _ProfileData:
+    """The data of a page."""
+
+    def __init__(self, tracks: Sequence[Track], wall_ns: int, most: int | None) -> None:
+        self._tracks = tracks
+        self._wall_ns = wall_ns
+        self._most = most
+        self._texts: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """The calls as data for the script of the page."""
+        branches = [
+            row for i, t in enumerate(self._tracks) for row in self._below(t, i)
+        ]
+        chosen = [(t, e) for t in self._tracks for e in list(t.events)]
+        chosen.sort(key=lambda pair: pair[1][0])
+        zero = chosen[0][1][0] if chosen else 0
+        events = [self._event(e, zero) for _, e in islice(chosen, self._most)]
+        rows = sorted(rows_of(self._tracks), key=lambda row: -row.self_ns)
+        return {
+            "wall": self._wall_ns,
+            "threads": [f"{visible(t.name, 100)} ({t.ident})" for t in self._tracks],
+            "branches": branches,
+            "events": events,
+            "hidden": sum(row.count for row in rows) - len(events),
+            "rows": [
+                [
+                    *(self._text(row.operator), self._text(row.rule), row.count),
+                    *(row.errors, row.total_ns, row.self_ns, row.min_ns, row.mean_ns),
+                    *(row.max_ns, row.bytes_in, row.bytes_out),
+                    self._text(", ".join(row.kinds)),
+                ]
+                for row in rows
+            ],
+            "texts": [*self._texts],
+        }
+
+    def _below(self, track: Track, number: int) -> Iterator[list[int]]:
+        """The branches of a thread, each after the one above it."""
+        for branch in root_of(track).walk():
+            above = self._numbers.get(id(branch.above), -1)
+            self._numbers[id(branch)] = len(self._numbers)
+            yield [above, number, *self._names(branch), branch.count, *_times(branch)]
+
+    def _names(self, branch: Branch) -> tuple[int, int]:
+        return self._text(branch.operator), self._text(branch.rule)
+
+    def _event(self, event: Event, zero: int) -> list[int]:
+        begin, end, branch, given, returned, error = event
+        arrays = f"{_listed(given)} -> {_listed(returned)}"
+        number = self._numbers.get(id(branch), -1)
+        texts = self._text(arrays), self._text(error)
+        return [begin - zero, end - begin, number, *texts]
+
+    def _text(self, text: str) -> int:
+        """The number of a text, which many calls have."""
+        return self._texts.setdefault(visible(text, 300), len(self._texts))
+
+
+def _times(branch: Branch) -> tuple[int, ...]:
+    shortest = branch.shortest if branch.count else 0
+    return branch.total, branch.own, shortest, branch.longest
+
+
+def _listed(outlines: Sequence[tuple[Any, Any]]) -> str:
+    return ", ".join(map(outline_text, outlines)) or "no arrays"
+
+
+# ---- a profile as a table, as a timeline of events, and as collapsed stacks ----
+
+
+_ORDERS = {
+    "self": lambda row: row.self_ns,
+    "total": lambda row: row.total_ns,
+    "count": lambda row: row.count,
+    "bytes": lambda row: row.bytes_in + row.bytes_out,
+}
+
+
+# ---- the table ----
+
+_TIMES = ("total", "self", "min", "mean", "max")
+_HEAD = ("operator", "rule", "count", "errors", *_TIMES, "in", "out", "kinds")
+_TEXT = ("operator", "rule", "kinds")
+
+
+def table_of(
+    rows: Sequence[ProfileRow], sort: str, limit: int | None, wall_ns: int, dropped: int
+) -> str:
+    """Rows as aligned text, the largest first, and a line that sums them up."""
+    if sort not in _ORDERS:
+        raise ArgumentError(
+            f"profile.table: sort is {sort!r}{did_you_mean(str(sort), _ORDERS)}",
+            do=f"sort by one of {quoted(_ORDERS)}",
+        )
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise ArgumentError(
+            f"profile.table: limit={limit!r} is not a number of rows",
+            do="pass a whole number, or None for all rows",
+        )
+    ordered = sorted(rows, key=_ORDERS[sort], reverse=True)
+    shown = ordered if limit is None else ordered[:limit]
+    columns = list(zip(_HEAD, *map(_cells, shown), strict=True))
+    if not any(row.errors for row in rows):
+        columns = [column for column in columns if column[0] != "errors"]
+    lines = _aligned(columns)
+    if len(shown) < len(rows):
+        rest = len(rows) - len(shown)
+        lines.append(f"... and {rest} more row{'s' if rest > 1 else ''}")
+    return "\n".join([*lines, _summary(rows, wall_ns, dropped)])
+
+
+def _cells(row: ProfileRow) -> tuple[str, ...]:
+    times = (row.total_ns, row.self_ns, row.min_ns, row.mean_ns, row.max_ns)
+    return (
+        row.operator,
+        row.rule,
+        str(row.count),
+        str(row.errors),
+        *map(show_time, times),
+        show_bytes(row.bytes_in),
+        show_bytes(row.bytes_out),
+        ", ".join(row.kinds),
+    )
+
+
+def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: words to the left, numbers to the right."""
+    padded = []
+    for column in columns:
+        width = max(map(len, column))
+        is_text = column[0] in _TEXT
+        padded.append([c.ljust(width) if is_text else c.rjust(width) for c in column])
+    return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
+    count = sum(row.count for row in rows)
+    spent = show_time(sum(row.self_ns for row in rows))
+    text = f"{count} calls, {spent} of {show_time(wall_ns)}"
+    return f"{text}; {dropped} not in the timeline" if dropped else text
+
+
+# ---- files ----
+
+
+def save(
+    path: str | PathLike[str], tracks: Sequence[Track], dropped: int, wall_ns: int
+) -> None:
+    """Write the calls of threads to a file; its suffix names the format."""
+    file = Path(path)
+    write = _WRITERS.get(file.suffix)
+    if write is None:
+        raise ArgumentError(
+            f"profile.save: {file.name!r} has no known suffix",
+            do=f"end the name in one of {quoted(_WRITERS)}",
+        )
+    file.write_text(write(tracks, dropped, wall_ns), encoding="utf-8")
+
+
+def _chrome(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
+    """Trace events as JSON.
+
+    Source: "Trace Event Format", a document of the Chromium project; times in us.
+    """
+    pid = os.getpid()
+    events = sorted(
+        ((e, track) for track in tracks for e in list(track.events)),
+        key=lambda pair: (pair[0][0], len(pair[0][2].path())),
+    )
+    zero = events[0][0][0] if events else 0
+    content = [_metadata(pid, "process_name", 0, "customop")]
+    content += [_metadata(pid, "thread_name", t.ident, t.name) for t in tracks]
+    timed = [_complete(pid, track.ident, zero, event) for event, track in events]
+    timed += _counters(pid, zero, [event for event, _ in events])
+    content += sorted(timed, key=lambda event: event["ts"])
+    return json.dumps(
+        {
+            "traceEvents": content,
+            "displayTimeUnit": "ns",
+            "otherData": {"dropped": dropped},
+        },
+        allow_nan=False,
+    )
+
+
+def _metadata(pid: int, kind: str, tid: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
+    """The event of one call."""
+    begin, end, branch, given, returned, error = event
+    args: dict[str, Any] = {
+        "in": [outline_text(v) for v in given],
+        "out": [outline_text(v) for v in returned],
+    }
+    return {
+        "name": branch.name,
+        "cat": branch.rule,
+        "ph": "X",
+        "ts": (begin - zero) / 1000,
+        "dur": (end - begin) / 1000,
+        "pid": pid,
+        "tid": tid,
+        "args": {**args, "error": error} if error else args,
+    }
+
+
+def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
+    """Bytes that have gone through innermost calls so far, at the end of each."""
+    taken = given = 0
+    innermost = (event for event in events if not event[2].below)
+    for event in sorted(innermost, key=lambda event: event[1]):
+        taken += sum(size_of(*pair) for pair in event[3])
+        given += sum(size_of(*pair) for pair in event[4])
+        yield {
+            "name": "bytes of arrays",
+            "ph": "C",
+            "ts": (event[1] - zero) / 1000,
+            "pid": pid,
+            "args": {"in": taken, "out": given},
+        }
+
+
+def _folded(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
+    """A line for each stack: its calls, the outermost first, and its self time.
+
+    Source: the format of stackcollapse in Gregg's FlameGraph. All calls are in, also
+    those that the timeline has dropped.
+    """
+    stacks: dict[str, int] = {}
+    for track in tracks:
+        for branch in root_of(track).walk():
+            stack = ";".join(step.name for step in branch.path())
+            if branch.count:
+                stacks[stack] = stacks.get(stack, 0) + branch.own
+    return "".join(f"{stack} {own}\n" for stack, own in sorted(stacks.items()))
+
+
+def _html(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
+    return page_html(tracks, wall_ns)
+
+
+_WRITERS = {".json": _chrome, ".folded": _folded, ".html": _html}
+
+
+# ---- profiles: the operators that a program calls, by which rules, and their cost ----
 
 
 class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is

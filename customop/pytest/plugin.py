@@ -135,7 +135,7 @@ def _is_ours(metafunc: pytest.Metafunc) -> bool:
 
 
 def _module() -> Any:
-    return importlib.import_module("customop.pytest.session")
+    return importlib.import_module("customop.pytest.checked_tests")
 
 
 @dataclass(frozen=True)

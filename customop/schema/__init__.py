@@ -2,6 +2,5 @@
 
 May import `arrays` and all below it. Start with `types` (the schema types) and `schema`.
 `annotations` has their hints and names, `infer` reads functions, `parse` reads text,
-`fit`, `base_types` and `coerce` check and convert values, `defaults` checks defaults,
-`tags` has the promises of an operator.
+`coerce` checks and converts values and checks defaults, `tags` has the promises of an operator.
 """

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import collections.abc
+import numbers
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeAlias, TypeVar, Union
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union
 
 import numpy as np
 
-from customop.arrays.array import Array
+from customop.arrays.array import Array, element_of_names, element_of_scalar
 from customop.arrays.kinds import is_array_class
 from customop.arrays.nested import nests
-from customop.errors import RegistrationError, SchemaError
+from customop.errors import RegistrationError, SchemaError, shown, warn_caller
 from customop.frozen import Frozen
 from customop.later import later
-from customop.schema.classes import (
-    ClassFields,
-    declare,
-    fields_of,
-    is_config_class,
-    register_pytree,
-    withdraw,
-)
-from customop.schema.shape_notes import (
-    is_jaxtyped,
-    of_jaxtyped,
-    substituted,
-    with_notes,
-)
 from customop.schema.types import (
     ARRAY,
     DEVICE,
@@ -42,6 +31,7 @@ from customop.schema.types import (
     ArrayType,
     Base,
     Choice,
+    ClassFields,
     ClassOf,
     DictOf,
     ListOf,
@@ -49,22 +39,235 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     classes,
+    declare,
+    fields_of,
     holds_arrays,
+    is_config_class,
+    register_pytree,
+    withdraw,
 )
-from customop.schema.unsupported import INSTEAD, instead_of, no_type, show_annotation
+from customop.shapes.notation import Shape, parse_shape
 
-__all__ = [
-    "Device",
-    "Meaning",
-    "Scalar",
-    "class_type",
-    "evaluated",
-    "find_class",
-    "is_fixed",
-    "meet_classes",
-    "register_config_type",
-    "schema_type",
-]
+dataclasses: ModuleType = later(import_module, "dataclasses")
+
+
+# ---- annotations and names without a schema type ----
+# The error, and what to write instead.
+
+
+_SUPPORTED = (
+    "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
+    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
+    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
+)
+
+_SPLIT = "pass each value as a separate parameter"
+_LIST = "write list[T], such as list[int]"
+_DICT = "write dict[str, T], such as dict[str, float]"
+_TUPLE = "write tuple[T, ...] or tuple[A, B]"
+_TYPE = "write DType, or pass a name as str"
+_NAME_TYPE = "name the type: Array, or one of the others"
+
+# Annotation -> what to use instead.
+INSTEAD: dict[Any, str] = {
+    Any: _NAME_TYPE,
+    object: _NAME_TYPE,
+    list: _LIST,
+    set: _LIST,
+    frozenset: _LIST,
+    tuple: _TUPLE,
+    dict: _DICT,
+    collections.abc.Mapping: _DICT,
+    collections.abc.Sequence: _LIST,
+    collections.abc.Iterable: "write Sequence[T]",
+    collections.abc.Iterator: "write Sequence[T]",
+    collections.abc.Callable: "make an operator for each function",
+    bytes: "write str, or Array of the dtype uint8",
+    type: _TYPE,
+    slice: "pass start, stop and step as int parameters",
+    range: "write list[int]: a range fits it",
+    numbers.Number: "write Scalar",
+    numbers.Real: "write float",
+    numbers.Integral: "write int",
+}
+
+# Name in a schema string that is not a type -> what to write.
+FOREIGN: dict[str, str] = {
+    "double": "write float",
+    "int64_t": "write int",
+    "ndarray": "write Array",
+    "string": "write str",
+    "list": "write T[], such as int[]",
+    "List": "write T[], such as int[]",
+    "tuple": "write (A, B)",
+    "Optional": "write T?, such as float?",
+    "Dict": "write Dict(str, T), such as Dict(str, Array)",
+    "dict": "write Dict(str, T), such as Dict(str, Array)",
+    "Literal": 'write str{"a", "b"}, or int{1, 2}',
+    "Any": "name the type",
+}
+
+
+def no_type(annotation: Any, instead: str = "") -> SchemaError:
+    """The error for an annotation; `instead` says what to write."""
+    return SchemaError(
+        f"annotation {show_annotation(annotation)}, which has no schema type",
+        f"supported: {_SUPPORTED}",
+        do=instead or instead_of(annotation) or f"use a supported type, or {_SPLIT}",
+    )
+
+
+def instead_of(annotation: Any) -> str:
+    """The remedy for an annotation without a schema type, or nothing."""
+    if isinstance(annotation, type):
+        return _instead_of_class(annotation)
+    try:
+        return INSTEAD.get(annotation, "")
+    except TypeError:  # an unhashable annotation
+        return ""
+
+
+def _instead_of_class(cls: type) -> str:
+    if cls in INSTEAD:
+        return INSTEAD[cls]
+    if issubclass(cls, np.generic):
+        return "write Array, which takes NumPy scalars too, or float, int or Scalar"
+    if issubclass(cls, tuple):
+        return _TUPLE
+    if dataclasses.is_dataclass(cls):
+        name = show_annotation(cls)
+        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
+    return _DICT if issubclass(cls, dict) else ""
+
+
+def show_annotation(annotation: Any) -> str:
+    """An annotation as a user would write it."""
+    if isinstance(annotation, str):
+        return annotation.strip("'\"")
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__qualname__.rpartition("<locals>.")[2]
+    text = shown(annotation, 400).replace("typing.", "").replace("collections.abc.", "")
+    return re.sub(r"[\w.]*<locals>\.", "", text)
+
+
+# ---- annotations with a shape or a class of elements ----
+# ``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``. The latter
+# is recognized by its attributes, so that jaxtyping is not imported.
+
+
+_JAXTYPED: Final = ("array_type", "dim_str", "dtypes", "dtype")
+
+
+def is_jaxtyped(annotation: object) -> bool:
+    """Whether an annotation is one of jaxtyping's, by its attributes."""
+    return isinstance(annotation, type) and all(
+        hasattr(annotation, name) for name in _JAXTYPED
+    )
+
+
+def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
+    """The type of one of jaxtyping's annotations of arrays of the type `inner`.
+
+    Raises
+    ------
+    SchemaError
+        If its dtypes are not a class of elements, or its shape is not supported.
+    """
+    element = _element_of(annotation.dtypes)
+    if element is None or not isinstance(inner, ArrayType):
+        raise SchemaError(
+            f"annotation {annotation.__name__}, whose dtypes are not a class of elements",
+            do="use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
+            " or a single dtype such as Float32",
+        )
+    return ArrayType(element, _read(annotation.dim_str))
+
+
+def _element_of(dtypes: Any) -> str | None:
+    """The class of elements of jaxtyping's dtypes; None where there is none."""
+    if not isinstance(dtypes, Sequence):  # any dtype
+        return "Array"
+    return element_of_names(str(name).removesuffix("_") for name in dtypes)
+
+
+# ---- Annotated ----
+
+
+def with_notes(
+    declared: SchemaType, annotation: Any, notes: Sequence[Any]
+) -> SchemaType:
+    """The type of ``Annotated[annotation, *notes]``, whose first part has a type.
+
+    A text after an array, or after an optional array, is its shape. Other notes are
+    ignored.
+
+    Raises
+    ------
+    SchemaError
+        If the text is not a shape, or the array already has one.
+    """
+    texts = [note for note in notes if isinstance(note, str)]
+    array = declared.item if isinstance(declared, Maybe) else declared
+    if not texts or not isinstance(array, ArrayType):
+        return declared
+    if len(texts) > 1 or array.shape is not None:
+        first = array.shape.text if array.shape is not None else texts[0]
+        raise SchemaError(
+            f"an annotation with two shapes, {first!r} and {texts[-1]!r}",
+            do="keep one: a text after an array is its shape",
+        )
+    element = elements_of(annotation) if array.element == "Array" else array.element
+    shaped = array.replaced(element=element, shape=_read(texts[0]))
+    return Maybe(shaped) if isinstance(declared, Maybe) else shaped
+
+
+def _read(text: str) -> Shape:
+    try:
+        shape = parse_shape(text)
+    except SchemaError as error:
+        error.what = f"an annotation with {error.what}"
+        raise
+    axes = text.split()
+    if _is_product(axes):
+        warn_caller(
+            f"an annotation with the shape {text!r}: it has {len(axes)} axes, since 'x'"
+            f" is the name of an axis\n  do: write {' '.join(axes[::2])!r}, or give the"
+            " axis another name"
+        )
+    return shape
+
+
+def _is_product(axes: Sequence[str]) -> bool:
+    """Whether axes are written as in "m x k". Those of "y x c" are coordinates."""
+    others = axes[::2]
+    return 1 < len(others) != len(axes[1::2]) and (
+        {*axes[1::2]} == {"x"} and {"x", "y", "z"}.isdisjoint(others)
+    )
+
+
+def substituted(alias: Any, items: tuple[Any, ...]) -> Any:
+    """The value of a generic type alias with its type parameters filled in."""
+    given = dict(zip(alias.__type_params__, items, strict=True))
+    value = alias.__value__
+    order = getattr(value, "__parameters__", ())
+    return value[tuple(given[variable] for variable in order)] if order else value
+
+
+def elements_of(annotation: Any) -> str:
+    """The class of elements in an annotation such as ``NDArray[np.float32]``."""
+    origin, items = typing.get_origin(annotation), typing.get_args(annotation)
+    if hasattr(origin, "__value__"):  # NDArray itself, from Python 3.12 on
+        return elements_of(substituted(origin, items))
+    if hasattr(annotation, "__value__"):
+        return elements_of(annotation.__value__)
+    if origin is not np.ndarray:
+        found = [elements_of(item) for item in items if item is not type(None)]
+        return found[0] if len(set(found)) == 1 else "Array"
+    inside = typing.get_args(items[1]) if len(items) == 2 else ()
+    return element_of_scalar(inside[0] if inside else None)
+
+
+# ---- the table between annotations of Python and types of a schema ----
 
 
 ConfigT = TypeVar("ConfigT")

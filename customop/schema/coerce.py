@@ -1,28 +1,25 @@
-"""Arguments: what a call may pass, and what the kernel gets."""
+"""Values and types side by side: what fits, what is converted, and default values."""
 
 from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from customop.arrays.describe import show
-from customop.arrays.kinds import has_device, is_array, is_traced
+from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
+from customop.arrays.nested import show
+from customop.arrays.refusals import has_bits
 from customop.errors import ArgumentError, did_you_mean
-from customop.schema.base_types import (
-    BASE_TYPES,
-    NUMBER_CLASSES,
-    PROVEN_BY_CLASS,
-    exact_test,
-    to_str,
-)
-from customop.schema.fit import Mismatch, NestedType, Visitor
+from customop.frozen import Frozen
 from customop.schema.types import (
     DEVICE,
     DTYPE,
+    GENERATOR,
+    SCALAR,
+    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -32,15 +29,321 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
+    place_in,
+    typed_items,
 )
-from customop.shapes.sizes import number_class
-from customop.shapes.symbols import Symbolic
-
-__all__ = ["coerce", "coercion", "remedy"]
+from customop.shapes.sizes import Symbolic, number_class
 
 if TYPE_CHECKING:
-    from customop.schema.parameters import Parameter
     from customop.schema.schema import Schema
+    from customop.schema.types import Parameter
+
+
+# ---- fit ----
+# One walk over a value and its schema type side by side, which says if they fit.
+
+
+NestedType: TypeAlias = ListOf | TupleOf | DictOf | ClassOf
+
+
+class Mismatch(Exception):
+    """A value does not fit a schema type; the text says why."""
+
+
+class Visitor:
+    """A walk over a value and its type. Subclasses say what fits.
+
+    A method raises `Mismatch` for a value that does not fit; otherwise it returns the
+    result for that value. The methods of this class accept everything.
+    """
+
+    def visit(self, value: Any, declared: SchemaType) -> Any:
+        """Walk over a value.
+
+        Raises
+        ------
+        Mismatch
+            If it does not fit the type.
+        """
+        if isinstance(declared, Base):
+            return self.base(value, declared)
+        if isinstance(declared, Maybe):
+            return None if value is None else self.visit(value, declared.item)
+        if isinstance(declared, ArrayType):
+            return self.array(value, declared)
+        if isinstance(declared, Choice):
+            return self.choice(value, declared)
+        if isinstance(declared, ClassOf) and declared.is_enum:
+            return self.member(value, declared)
+        opened = self.open(value, declared)
+        parts = typed_items(opened, declared)
+        items: list[Any] = []
+        try:
+            for _, item, item_type in parts:
+                items.append(self.visit(item, item_type))
+        except Mismatch as error:
+            # Those that fit are in `items`, so the next one is at fault.
+            place = place_in(declared, parts[len(items)][0])
+            raise Mismatch(f"at {place} {error}") from None
+        return self.close(opened, declared, items)
+
+    def fault(self, value: Any, declared: SchemaType) -> str:
+        """Why a value does not fit its type, or nothing."""
+        try:
+            self.visit(value, declared)
+        except Mismatch as error:
+            return str(error)
+        return ""
+
+    def base(self, value: Any, declared: Base) -> Any:
+        """A number, string, dtype or the like."""
+        return value
+
+    def array(self, value: Any, declared: ArrayType) -> Any:
+        """An array, or a number in its place."""
+        return value
+
+    def choice(self, value: Any, declared: Choice) -> Any:
+        """One of several values."""
+        return value
+
+    def member(self, value: Any, declared: ClassOf) -> Any:
+        """A member of an Enum."""
+        return value
+
+    def open(self, value: Any, declared: NestedType) -> Any:
+        """A nested value as `typed_items` can take it apart."""
+        return value
+
+    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
+        """The result for a nested value, from the results for its items."""
+        return value
+
+
+class _Arguments(Visitor):
+    """Checks the arrays of arguments that were coerced."""
+
+    def array(self, value: Any, declared: ArrayType) -> Any:
+        if is_array(value) or (
+            declared.or_number and isinstance(value, int | float | complex | Symbolic)
+        ):
+            return value
+        raise Mismatch(f"expects {declared}, got {show(value)}")
+
+
+ARGUMENTS: Visitor = _Arguments()
+
+
+def typed_arrays(
+    value: Any, declared: SchemaType, where: str = ""
+) -> Iterator[tuple[str, Any, ArrayType]]:
+    """Arrays in a value, and numbers in their place: place in words, value and type.
+
+    Parts that do not fit their type are left out.
+    """
+    if isinstance(declared, Maybe):
+        declared = declared.item
+        if value is None:
+            return
+    if isinstance(declared, ArrayType):
+        yield where, value, declared
+    elif holds_arrays(declared):
+        for step, item, item_type in _items_that_fit(value, declared):
+            place = place_in(declared, step)
+            yield from typed_arrays(item, item_type, f"{where} at {place}")
+
+
+def _items_that_fit(
+    value: Any, declared: SchemaType
+) -> Sequence[tuple[Any, Any, SchemaType]]:
+    try:
+        return typed_items(value, declared)
+    except (TypeError, AttributeError, ValueError, KeyError):
+        return ()
+
+
+# ---- types without parts, such as int and dtype ----
+# What fits as it is, and what is converted.
+
+
+# Kind of dtype -> class of Python.
+NUMBER_CLASSES: dict[str, type] = {
+    "b": bool,
+    "i": int,
+    "u": int,
+    "f": float,
+    "c": complex,
+}
+
+
+def number_letter(value: Any) -> str:
+    """The letter of a number in `NUMBER_CLASSES`, or nothing for other values."""
+    if isinstance(value, np.generic | np.ndarray):
+        letter = value.dtype.kind
+        return letter if letter in NUMBER_CLASSES and value.ndim == 0 else ""
+    found = [letter for letter, cls in NUMBER_CLASSES.items() if isinstance(value, cls)]
+    return found[0] if found else ""
+
+
+def _to_int(value: Any) -> int:
+    if number_letter(value) == "b":
+        return int(value)
+    # Also objects with `__index__`. A traced value raises its own error.
+    return operator.index(value)
+
+
+def _to_float(value: Any) -> float:
+    if number_letter(value) not in ("b", "i", "u", "f"):
+        raise Mismatch
+    return float(value)
+
+
+def _to_complex(value: Any) -> complex:
+    if not number_letter(value):
+        raise Mismatch
+    return complex(value)
+
+
+def _to_bool(value: Any) -> bool:
+    if number_letter(value) not in ("b", "i", "u") or value not in (0, 1):
+        raise Mismatch
+    return bool(value)
+
+
+def to_str(value: Any) -> str:
+    """Return the text of a string, or raise Mismatch."""
+    if not isinstance(value, str):
+        raise Mismatch
+    # The text itself, even if a subclass prints something else.
+    return str.__str__(value)
+
+
+def to_scalar(value: Any) -> Any:
+    """Return Python's number of the same value, or raise Mismatch."""
+    letter = number_letter(value)
+    if not letter:
+        raise Mismatch
+    return NUMBER_CLASSES[letter](value)
+
+
+def _to_dtype(value: Any) -> np.dtype[Any]:
+    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
+    if value is None or number_letter(value) or is_array(value):
+        raise Mismatch
+    try:
+        found: np.dtype[Any] = np.dtype(value)
+    except SyntaxError:  # NumPy raises it for some strings
+        raise Mismatch from None
+    except TypeError:  # a dtype of another library, known by its name
+        found = np.dtype(str(value).rpartition(".")[2])
+    return found
+
+
+def _to_device(value: Any) -> str:
+    try:
+        return normalize_device(value)
+    except ArgumentError as error:
+        raise Mismatch(f"is an {error.what}") from None
+
+
+def _to_generator(value: Any) -> Any:
+    if not has_bits(value):
+        raise Mismatch
+    return value
+
+
+class BaseType(Frozen):
+    """A type without parts, which `Base` names.
+
+    Attributes
+    ----------
+    exact : type
+        The class whose values need no coercion.
+    convert : callable
+        The coercion. It also takes the text of a default, which is ``str(value)``.
+    examples : tuple
+        Values that `opcheck` and `customop.testing.strategies` try, the likeliest first.
+    """
+
+    exact: type
+    convert: Callable[[Any], Any]
+    examples: tuple[Any, ...]
+
+
+_DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
+BASE_TYPES: dict[str, BaseType] = {
+    "int": BaseType(int, _to_int, (1, 2, 0, 3, -1, 4)),
+    "float": BaseType(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
+    "bool": BaseType(bool, _to_bool, (False, True)),
+    "complex": BaseType(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
+    "str": BaseType(str, to_str, ("a", "", "linear", "mean", "same")),
+    "Scalar": BaseType(float, to_scalar, (2.0, 0.5, 1, 3)),
+    "dtype": BaseType(np.dtype, _to_dtype, _DTYPES),
+    "device": BaseType(str, _to_device, ("cpu",)),
+    # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
+    # makes a new generator for each call, so there are no examples.
+    "Generator": BaseType(object, _to_generator, ()),
+}
+
+# Types whose values fit by their exact class. A str may not be a device.
+PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
+
+
+def exact_class(declared: Base) -> type:
+    """The class whose values a parameter of this type takes as they are."""
+    return (
+        np.random.Generator
+        if declared == GENERATOR
+        else BASE_TYPES[declared.name].exact
+    )
+
+
+def examples_of(declared: Base) -> tuple[Any, ...]:
+    """Values to try for a parameter of this type, the likeliest first."""
+    return BASE_TYPES[declared.name].examples
+
+
+def needs_guard(declared: SchemaType) -> bool:
+    """Whether the exact class of a scalar says that it fits this type."""
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
+
+
+def exact_test(declared: SchemaType) -> Callable[[Any], bool] | None:
+    """A quick test that a list of numbers fits as it is, or None.
+
+    It passes only values that the coercion returns unchanged: 0.3 us for the key of a
+    slice in place of 8 us.
+    """
+    if isinstance(declared, Maybe):
+        declared = declared.item
+    if not isinstance(declared, ListOf) or declared.length is not None:
+        return None
+    own = tuple if declared.is_tuple else list
+    classes = _exact_classes(declared.item)
+    if classes is not None:
+        return lambda value: type(value) is own and classes.issuperset(map(type, value))
+    inner = exact_test(declared.item)
+    if inner is None or isinstance(declared.item, Maybe):
+        return None
+    return lambda value: type(value) is own and all(map(inner, value))
+
+
+def _exact_classes(declared: SchemaType) -> set[type] | None:
+    """The classes whose values fit a type as they are; None unless it is of numbers."""
+    is_maybe = isinstance(declared, Maybe)
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    if not isinstance(inner, Base) or inner.name not in PROVEN_BY_CLASS:
+        return None
+    classes = (
+        set(NUMBER_CLASSES.values())
+        if inner == SCALAR
+        else {BASE_TYPES[inner.name].exact}
+    )
+    return classes | {type(None)} if is_maybe else classes
+
+
+# ---- arguments: what a call may pass, and what the kernel gets ----
 
 
 def _fits_symbolic(value: Symbolic, name: str) -> bool:
@@ -279,3 +582,89 @@ def coercion(
             ) from None
 
     return coerce_argument
+
+
+# ---- default values: they fit their types, cannot change, and have a text ----
+
+
+_MUTABLE = "a default must be immutable: write a tuple or a number"
+
+
+def check_default(value: Any, declared: SchemaType) -> Any:
+    """The default as the schema keeps it: it cannot change, and has a text.
+
+    Raises
+    ------
+    Mismatch
+        If it does not fit the type, could change, or has no text.
+    """
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    if value is None and inner is declared:
+        raise Mismatch("only an Optional parameter has the default None")
+    if isinstance(value, list | dict | set | bytearray | np.ndarray):
+        raise Mismatch(_MUTABLE)
+    if value is not None and inner == Base("bool") and number_letter(value) != "b":
+        raise Mismatch(f"expects bool, got {show(value)}")
+    return _DEFAULT.visit(coerce(value, declared), declared)
+
+
+class _Default(Visitor):
+    """Turns a coerced default into a value that cannot change."""
+
+    def base(self, value: Any, declared: Base) -> Any:
+        if declared == GENERATOR:
+            raise Mismatch(
+                "a Generator can only have the default None, since drawing changes it"
+            )
+        if declared == DTYPE and not _has_text(value):
+            raise Mismatch("this dtype has no text in a schema")
+        _check_digits(value)
+        return value
+
+    def choice(self, value: Any, declared: Choice) -> Any:
+        _check_digits(value)
+        return value
+
+    def array(self, value: Any, declared: ArrayType) -> Any:
+        if declared.or_number and number_letter(value):
+            _check_digits(value)
+            return to_scalar(value)
+        raise Mismatch("an array can only have the default None")
+
+    def open(self, value: Any, declared: NestedType) -> Any:
+        if isinstance(declared, DictOf):
+            raise Mismatch(_MUTABLE)
+        if isinstance(declared, ClassOf) and not declared.fields.is_frozen:
+            raise Mismatch(_MUTABLE)
+        return value
+
+    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
+        if isinstance(declared, ClassOf):
+            return declared.fields.like(value, items)
+        return tuple(items)
+
+
+_DEFAULT = _Default()
+
+
+def _check_digits(value: Any) -> None:
+    """Raise for an int that Python cannot print, and so a schema cannot show.
+
+    Raises
+    ------
+    Mismatch
+    """
+    try:
+        repr(value)
+    except ValueError as error:
+        raise Mismatch(f"a number in a schema must have a text: {error}") from None
+
+
+def _has_text(dtype: np.dtype[Any]) -> bool:
+    """Whether the text of a dtype, or of its fields, can be read back."""
+    describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
+    text: Any = str(dtype) if dtype.names is None else describe(dtype)
+    try:
+        return bool(read(text) == dtype)
+    except (TypeError, ValueError, SyntaxError):  # its text means another dtype
+        return False

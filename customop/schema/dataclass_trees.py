@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from customop.errors import RegistrationError, did_you_mean, shown
-from customop.schema.classes import fields_of, register_pytree
-
-__all__ = ["register_dataclass"]
+from customop.schema.types import fields_of, register_pytree
 
 ClassT = TypeVar("ClassT", bound=type)
 

@@ -11,6 +11,4 @@ import numpy.typing as npt
 
 from customop.schema.annotations import Meaning
 
-__all__ = ["DType"]
-
 DType: TypeAlias = Annotated[npt.DTypeLike, Meaning("dtype")]

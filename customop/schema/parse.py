@@ -2,50 +2,210 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
-from typing import Any
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NoReturn, TypeAlias
 
-from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
+import numpy as np
+
+from customop.arrays.array import ELEMENTS, KNOWN_ELEMENTS
 from customop.errors import SchemaError, did_you_mean, shortened, shown
 from customop.later import later
-from customop.schema.annotations import NAMES, find_class
-from customop.schema.brackets import (
-    Part,
-    SyntaxFault,
-    closing,
-    outside,
-    split,
-    split_items,
-    stripped,
-)
-from customop.schema.defaults import check_default
-from customop.schema.fit import Mismatch
-from customop.schema.literals import READ_ERRORS, read_option, read_value
-from customop.schema.parameters import (
+from customop.schema.annotations import FOREIGN, NAMES, find_class
+from customop.schema.coerce import Mismatch, check_default
+from customop.schema.types import (
+    DTYPE,
     KEYWORD_ONLY,
     MISSING,
     POSITIONAL,
     POSITIONAL_ONLY,
     Alias,
-    Parameter,
-    Return,
-)
-from customop.schema.types import (
     ArrayType,
+    Base,
     Choice,
+    ClassOf,
     DictOf,
     ListOf,
     Maybe,
+    Parameter,
+    Return,
     SchemaType,
     TupleOf,
     holds_arrays,
     is_too_deep,
 )
-from customop.schema.unsupported import FOREIGN
 from customop.shapes.notation import ShapeFault, as_name, read_axes
 
-__all__ = ["parse"]
+json: ModuleType = later(import_module, "json")
+
+
+# ---- schema strings as text: brackets, quotes, and parts between commas ----
+
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+# A part of the text, and where it begins.
+Part: TypeAlias = tuple[str, int]
+
+
+class SyntaxFault(Exception):
+    """An error in the text: the reason, and its place."""
+
+    def __init__(self, reason: str, at: int, width: int = 1) -> None:
+        super().__init__(reason)
+        self.reason: str = reason
+        self.at: int = at
+        self.width: int = width
+
+
+def outside(text: str) -> Iterator[tuple[int, int, str]]:
+    """Place, depth of brackets and character, for all characters outside of quotes."""
+    depth, quote, escaped = 0, "", False
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote and not escaped else quote
+            escaped = c == "\\" and not escaped
+            continue
+        depth -= c in _CLOSE
+        yield i, depth, c
+        depth += c in _OPEN
+        quote = c if c in "\"'" else ""
+
+
+def closing(text: str, at: int) -> int:
+    """Place of the bracket that closes the first character."""
+    for i, depth, c in outside(text):
+        if not depth and c in _CLOSE:
+            return i
+    raise SyntaxFault(f"'{text[0]}' is never closed", at)
+
+
+def stripped(text: str, at: int) -> Part:
+    """A part without the spaces around it."""
+    return text.strip(), at + len(text) - len(text.lstrip())
+
+
+def split(text: str, at: int) -> list[Part]:
+    """Parts between commas outside brackets and quotes; none of an empty text."""
+    commas = [i for i, depth, c in outside(text) if c == "," and not depth]
+    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
+    parts = [stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
+    return parts if len(parts) > 1 or parts[0][0] else []
+
+
+def split_items(text: str, at: int) -> list[Part]:
+    """Parts as `split`, where a comma may end the last."""
+    found = split(text, at)
+    if len(found) > 1 and not found[-1][0]:
+        found.pop()
+    for part, place in found:
+        if not part:
+            raise SyntaxFault("an item is missing here", place)
+    return found
+
+
+# ---- values in schema strings, written as `print_value` prints them ----
+
+
+# Errors of the readers of numbers, strings and dtypes.
+READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
+
+
+def read_value(text: str, declared: SchemaType) -> Any:
+    """The value of a default of a type; raises `Mismatch` or one of `READ_ERRORS`."""
+    declared = declared.item if isinstance(declared, Maybe) else declared
+    if text == "None":
+        return None
+    if isinstance(declared, ClassOf):
+        return _read_object(text, declared)
+    if isinstance(declared, ListOf | TupleOf) and text[:1] in ("[", "("):
+        return _read_items(text, declared)
+    if isinstance(declared, ListOf) and declared.length is not None:
+        return (read_value(text, declared.item),) * declared.length
+    is_single = isinstance(declared, Base | ArrayType | Choice)
+    if not is_single and text[:1] not in ("'", '"'):
+        what = f"[{text}]" if isinstance(declared, ListOf) else "(...)"
+        raise Mismatch(f"write {what}")
+    return _read_base(text, declared)
+
+
+def read_option(text: str) -> Any:
+    """One value of a choice; None for text that cannot be read."""
+    try:
+        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
+    except READ_ERRORS:
+        return None
+
+
+def _read_base(text: str, declared: SchemaType) -> Any:
+    if text[:1] in ("'", '"'):
+        return _read_string(text)
+    return _read_dtype(text) if declared == DTYPE else _read_number(text)
+
+
+def _read_items(text: str, declared: ListOf | TupleOf) -> tuple[Any, ...]:
+    if closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
+        raise ValueError(text)
+    inside = split_items(text[1:-1], 0)
+    if isinstance(declared, ListOf):
+        return tuple(read_value(part, declared.item) for part, _ in inside)
+    pairs = zip(inside, declared.items, strict=True)
+    return tuple(read_value(part, item_type) for (part, _), item_type in pairs)
+
+
+def _read_object(text: str, declared: ClassOf) -> Any:
+    """A member by its name, or an object by its fields in order."""
+    if declared.is_enum:
+        cls: Any = declared.cls
+        if text.removeprefix("-").isdecimal():
+            return cls(int(text))
+        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
+    if declared.fields.is_dict:
+        raise Mismatch("a default must be immutable")
+    if text in ("()", "") and declared.items:
+        raise ValueError(text)
+    fields = TupleOf(tuple(declared.items.values()))
+    return declared.fields.like(None, list(_read_items(text, fields)))
+
+
+def _read_string(text: str) -> str:
+    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
+    found = read(text)
+    return found if isinstance(found, str) else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _read_number(text: str) -> Any:
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    if text.lstrip("+-").isdecimal():
+        return int(text)  # or a ValueError for too many digits
+    for read in (float, complex):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ValueError(text)
+
+
+_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
+
+
+def _read_dtype(text: str) -> np.dtype[Any]:
+    if text.startswith("["):
+        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+    return np.dtype(text)
+
+
+# ---- the grammar of schema strings: torch's, with `Array` in addition to `Tensor` ----
+
 
 _DICT = later(re.compile, r"Dict\(\s*str\s*,")
 _TYPE_NAME = later(re.compile, r"[^\W\d](?:[\w.]|<locals>)*")

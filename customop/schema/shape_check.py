@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from customop.arrays.describe import abbreviated
-from customop.arrays.dtypes import ELEMENTS, is_element
+from customop.arrays.array import ELEMENTS, is_element
 from customop.arrays.kinds import is_array
+from customop.arrays.nested import abbreviated
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
-from customop.schema.fit import typed_arrays
+from customop.schema.coerce import typed_arrays
 from customop.schema.schema import Schema
 from customop.schema.types import (
     ArrayType,
@@ -18,16 +18,8 @@ from customop.schema.types import (
     SchemaType,
     shapes_in,
 )
-from customop.shapes.solve import AxisFault, Sizes, known_names
-from customop.shapes.symbols import Symbolic
-
-__all__ = [
-    "argument_fault",
-    "check_definition",
-    "check_results",
-    "number_names",
-    "sizes_of",
-]
+from customop.shapes.lengths import AxisFault, Sizes, known_names
+from customop.shapes.sizes import Symbolic
 
 
 class Seen(NamedTuple):

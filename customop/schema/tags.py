@@ -9,12 +9,14 @@ from types import ModuleType
 
 from customop.errors import SchemaError, quoted
 from customop.later import later
-from customop.schema.parameters import Alias, Parameter, Return
 from customop.schema.schema import Schema
 from customop.schema.types import (
+    Alias,
     Base,
     ListOf,
     Maybe,
+    Parameter,
+    Return,
     holds_arrays,
     is_array_type,
     shapes_in,
@@ -22,8 +24,6 @@ from customop.schema.types import (
 from customop.shapes.notation import Shape
 
 shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
-
-__all__ = ["BY_DATA", "Tag", "apply_tags", "check_shapes_of_tags"]
 
 
 class Tag(enum.Enum):

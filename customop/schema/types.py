@@ -1,52 +1,261 @@
-"""The types of a schema, and their text."""
+"""Types of a schema, classes of config objects, and parameters, with their texts."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import inspect
+import typing
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
+from customop.arrays.nested import register_node
 from customop.frozen import Frozen, cached
 from customop.later import later
-from customop.schema.classes import ClassFields
-from customop.shapes.notation import Shape
+from customop.shapes.notation import Shape, as_name
 
-__all__ = [
-    "ARRAY",
-    "DEVICE",
-    "DTYPE",
-    "GENERATOR",
-    "OPERAND",
-    "SCALAR",
-    "ArrayType",
-    "Base",
-    "Choice",
-    "ClassOf",
-    "DictOf",
-    "ListOf",
-    "Maybe",
-    "SchemaType",
-    "TupleOf",
-    "classes",
-    "has_shape",
-    "holds_arrays",
-    "is_array_type",
-    "is_single_array",
-    "is_too_deep",
-    "item_shape",
-    "lead_of",
-    "parts",
-    "place_in",
-    "places_of_shapes",
-    "shapes_in",
-    "text_of",
-    "typed_items",
-]
-
-
+dataclasses: ModuleType = later(import_module, "dataclasses")
+# Only fields of a TypedDict need it.
+typing_extensions: ModuleType = later(import_module, "typing_extensions")
 json: ModuleType = later(import_module, "json")
+
+
+# ---- classes of config objects, and their fields ----
+
+
+class ClassFields(Frozen, compare=()):
+    """The fields of a class of config objects, and how its objects are made.
+
+    Attributes
+    ----------
+    cls : type
+    hints : dict
+        Name of a field -> its annotation.
+    required : frozenset of str
+        Names of the fields that an object must have: all but for a TypedDict.
+    by_call : tuple of str or None
+        Fields that the constructor takes; None where there is none to call.
+    is_frozen : bool
+        Whether objects never change.
+    """
+
+    cls: type
+    hints: dict[str, Any]
+    required: frozenset[str]
+    by_call: tuple[str, ...] | None = None
+    is_frozen: bool = True
+
+    @cached
+    def is_dict(self) -> bool:
+        """Whether objects are plain dicts: those of a TypedDict."""
+        return _is_typed_dict(self.cls)
+
+    def steps(self, value: Any) -> Sequence[Hashable]:
+        """Names of the fields."""
+        return list(self.hints)
+
+    def items(self, value: Any) -> list[Any]:
+        """Values of the fields."""
+        return [getattr(value, name) for name in self.hints]
+
+    def like(self, value: Any, items: list[Any]) -> Any:
+        """An object with other values in its fields.
+
+        The constructor is called if `value` is None or keeps more than its fields.
+        Otherwise it is not: its checks have passed, and need not hold for a batch.
+        """
+        if self.by_call is None or (value is not None and not self.keeps_more(value)):
+            return self.outline(value, items)
+        given = dict(zip(self.hints, items, strict=True))
+        made = self.cls(**{name: given.pop(name) for name in self.by_call})
+        for name, item in given.items():  # fields that the constructor does not take
+            object.__setattr__(made, name, item)
+        return made
+
+    def keeps_more(self, value: Any) -> bool:
+        """Whether an object has attributes in addition to its fields."""
+        own = [*getattr(value, "__dict__", ()), *_slots(self.cls)]
+        return any(name not in self.hints and hasattr(value, name) for name in own)
+
+    def outline(self, value: Any, items: list[Any]) -> Any:
+        """An object with anything in its fields, without calling the constructor."""
+        if issubclass(self.cls, tuple):
+            return tuple.__new__(self.cls, items)
+        made = object.__new__(self.cls)
+        for name, item in zip(self.hints, items, strict=True):
+            object.__setattr__(made, name, item)
+        return made
+
+
+def _slots(cls: type) -> list[str]:
+    found = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+    names = [n for slots in found for n in ([slots] if type(slots) is str else slots)]
+    return [name for name in names if not name.startswith("__")]
+
+
+def register_pytree(fields: ClassFields, moving: Sequence[str]) -> bool:
+    """Make a class of config objects a pytree; the `moving` fields hold its leaves.
+
+    NamedTuples and dicts are pytrees already, with all their fields as leaves; members
+    of an Enum are leaves. Returns whether the class was new.
+    """
+    cls: Any = fields.cls
+    if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
+        return False
+    fixed = [name for name in fields.hints if name not in moving]
+
+    def take_apart(value: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
+        rest = tuple(getattr(value, name) for name in fixed)
+        found = [getattr(value, name) for name in moving]
+        return found, (fields.keeps_more(value), rest), tuple(moving)
+
+    def make(constant: Any, found: Any) -> Any:
+        keeps_more, rest = constant
+        given = dict(zip((*fixed, *moving), (*rest, *found), strict=True))
+        items = [given[name] for name in fields.hints]
+        return fields.like(None, items) if keeps_more else fields.outline(None, items)
+
+    return register_node(cls, take_apart, make)
+
+
+# ---- fields of classes ----
+
+
+# Classes that `register_config_type` was given.
+_declared: set[type] = set()
+
+
+def declare(cls: type) -> None:
+    """Allow objects of a class as arguments, even if they can change."""
+    _declared.add(cls)
+
+
+def withdraw(cls: type) -> None:
+    """Undo `declare` for a class that cannot be taken apart."""
+    _declared.discard(cls)
+
+
+def is_config_class(annotation: object) -> bool:
+    """Whether an annotation is a class whose objects may be arguments."""
+    if not isinstance(annotation, type) or typing.get_origin(annotation) is not None:
+        return False
+    return (
+        annotation in _declared
+        or issubclass(annotation, enum.Enum)
+        or _is_typed_dict(annotation)
+        or is_frozen_dataclass(annotation)
+        or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
+    )
+
+
+def _is_typed_dict(cls: type) -> bool:
+    """Whether a class is a TypedDict, of typing or of typing_extensions."""
+    return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+
+
+def is_frozen_dataclass(cls: type) -> bool:
+    """Whether a class is a dataclass whose objects never change."""
+    own = "__dataclass_params__" in vars(cls)
+    return own and bool(vars(cls)["__dataclass_params__"].frozen)
+
+
+def fields_of(cls: type, names: Mapping[str, Any]) -> ClassFields:
+    """The fields of a class of config objects.
+
+    Their annotations may use `names` in addition to those of the module.
+
+    Raises
+    ------
+    NameError
+        If an annotation uses a name that is not defined.
+    TypeError
+        If the objects cannot be made of their fields; the text says why.
+    """
+    if issubclass(cls, enum.Enum):
+        return ClassFields(cls, {}, frozenset())
+    if _is_typed_dict(cls):
+        return _of_typed_dict(cls, names)
+    if issubclass(cls, tuple):
+        return _of_named_tuple(cls, names)
+    if dataclasses.is_dataclass(cls):
+        return _of_dataclass(cls, names)
+    return _of_constructor(cls, names)
+
+
+def _hints(holder: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    return typing.get_type_hints(holder, localns=dict(names), include_extras=True)
+
+
+def _of_typed_dict(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    extensions = typing_extensions
+    marks = (extensions.Required, extensions.NotRequired, extensions.ReadOnly)
+    required = set(cls.__required_keys__)
+    hints = {}
+    for name, written in _hints(cls, names).items():
+        hint = written
+        while (mark := typing.get_origin(hint)) in marks:
+            # `__required_keys__` does not read annotations that are strings.
+            if mark == extensions.NotRequired:
+                required.discard(name)
+            elif mark == extensions.Required:
+                required.add(name)
+            (hint,) = typing.get_args(hint)
+        hints[name] = hint
+    return ClassFields(cls, hints, frozenset(required), is_frozen=False)
+
+
+def _of_named_tuple(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    hints = _hints(cls, names)
+    plain = [name for name in cls._fields if name not in hints]
+    if plain:
+        raise TypeError(f"its field '{plain[0]}' has no type: use typing.NamedTuple")
+    hints = {name: hints[name] for name in cls._fields}
+    return ClassFields(cls, hints, frozenset(hints))
+
+
+def _of_dataclass(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    hints = _hints(cls, names)
+    fields = dataclasses.fields(cls)
+    hidden = set(cls.__dataclass_fields__) - {f.name for f in fields}
+    passed = [n for n in hidden if isinstance(hints[n], dataclasses.InitVar)]
+    if passed:
+        raise TypeError(
+            f"'{passed[0]}' is an InitVar, which objects do not keep: make it a field"
+        )
+    return ClassFields(
+        cls,
+        {f.name: hints[f.name] for f in fields},
+        frozenset(f.name for f in fields),
+        tuple(f.name for f in fields if f.init)
+        if cls.__dataclass_params__.init
+        else None,
+        is_frozen_dataclass(cls),
+    )
+
+
+def _of_constructor(cls: type, names: Mapping[str, Any]) -> ClassFields:
+    """Fields with the names of the constructor's parameters."""
+    parameters = inspect.signature(cls).parameters.values()
+    found = _hints(cls.__init__, names)  # type: ignore[misc]  # of this class
+    hints = {}
+    for p in parameters:
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            raise TypeError(f"its constructor cannot take '{p.name}' by name")
+        if p.name not in found:
+            raise TypeError(
+                f"parameter '{p.name}' of its constructor has no annotation"
+            )
+        if isinstance(inspect.getattr_static(cls, p.name, None), property):
+            raise TypeError(f"'{p.name}' is a property, must be a plain attribute")
+        hints[p.name] = found[p.name]
+    return ClassFields(cls, hints, frozenset(hints), tuple(hints), is_frozen=False)
+
+
+# ---- the types of a schema, and their text ----
+
 
 # Deeper types are refused: Python cannot walk over them.
 _DEEPEST = 64
@@ -74,7 +283,7 @@ class ArrayType(Frozen):
     Attributes
     ----------
     element : str
-        A name of `customop.arrays.dtypes.ELEMENTS`; ``"Array"`` for elements of any class.
+        A name of `customop.arrays.array.ELEMENTS`; ``"Array"`` for elements of any class.
     shape : Shape or None
         None for any shape; then `element` is ``"Array"``.
     or_number : bool
@@ -313,3 +522,146 @@ def place_in(declared: SchemaType, step: Any) -> str:
     if isinstance(declared, ClassOf) and not declared.fields.is_dict:
         return f"field '{step}'"
     return f"key {step!r}"
+
+
+# ---- parameters and results of an operator, and their text in a schema string ----
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<no default>"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+POSITIONAL_ONLY: Final = "positional_only"
+POSITIONAL: Final = "positional"
+KEYWORD_ONLY: Final = "keyword_only"
+
+
+class Alias(Frozen):
+    """The name of memory that values share, and whether it is written."""
+
+    name: str
+    is_write: bool = False
+
+    def __str__(self) -> str:
+        return f"({self.name}{'!' if self.is_write else ''})"
+
+
+def _typed(declared: SchemaType, alias: Alias | None) -> str:
+    """A type with its alias after its first array, such as ``Array(a!)[]``."""
+    if alias is None or not holds_arrays(declared):
+        return str(declared)
+    if isinstance(declared, TupleOf):
+        texts = [str(item) for item in declared.items]
+        first = next(i for i, item in enumerate(declared.items) if holds_arrays(item))
+        texts[first] = _typed(declared.items[first], alias)
+        return _in_parentheses(texts)
+    if isinstance(declared, Maybe | ListOf | DictOf):
+        start, _, end = str(declared).partition(str(declared.item))
+        return f"{start}{_typed(declared.item, alias)}{end}"
+    name, bar, number = str(declared).partition("|")  # an array, or a class with arrays
+    return f"{name}{alias}{bar}{number}"
+
+
+class Parameter(Frozen):
+    """One parameter of an operator.
+
+    Parameters are equal if their texts are, so nan equals nan, and 1 differs from 1.0.
+    Python reads a name in its normal form (NFKC), and so does `name` have it.
+
+    Attributes
+    ----------
+    name : str
+    type : SchemaType
+    default : object
+        `MISSING` where the argument is required.
+    kind : str
+        ``"positional_only"``, ``"positional"`` or ``"keyword_only"``.
+    alias : Alias or None
+    """
+
+    name: str
+    type: SchemaType
+    default: Any = MISSING
+    kind: str = POSITIONAL
+    alias: Alias | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.isascii():
+            vars(self)["name"] = as_name(self.name)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes into this argument."""
+        return self.alias is not None and self.alias.is_write
+
+    @cached
+    def lead(self) -> int:
+        """Number of axes that are always before those that broadcasting adds."""
+        return lead_of(self.type)
+
+    def __str__(self) -> str:
+        text = f"{_typed(self.type, self.alias)} {self.name}"
+        if self.default is MISSING:
+            return text
+        return f"{text}={print_value(self.default, self.type)}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parameter):
+            return NotImplemented
+        return self.kind == other.kind and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, str(self)))
+
+
+class Return(Frozen):
+    """One result of an operator."""
+
+    type: SchemaType
+    name: str = ""
+    alias: Alias | None = None
+
+    def __str__(self) -> str:
+        text = _typed(self.type, self.alias)
+        return f"{text} {self.name}" if self.name else text
+
+
+def print_value(value: Any, declared: SchemaType) -> str:
+    """The text of a default in a schema string."""
+    if value is None:
+        return "None"
+    if isinstance(declared, Maybe):
+        return print_value(value, declared.item)
+    if isinstance(declared, ClassOf) and declared.is_enum:
+        return _print_member(value, declared)
+    if isinstance(declared, ListOf | TupleOf | ClassOf):
+        texts = [print_value(v, t) for _, v, t in typed_items(value, declared)]
+        is_list = isinstance(declared, ListOf)
+        return f"[{', '.join(texts)}]" if is_list else _in_parentheses(texts)
+    if declared == DTYPE:
+        return _print_dtype(value)
+    is_number = isinstance(value, int | float | complex)
+    return repr(value) if is_number else text_of(str(value))
+
+
+def _in_parentheses(texts: list[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _print_member(value: Any, declared: ClassOf) -> str:
+    name = value.name
+    if name not in declared.cls.__members__:  # type: ignore[attr-defined]  # an Enum
+        return repr(int(value.value))  # several flags at once
+    return name if name.isidentifier() and name != "None" else text_of(name)
+
+
+def _print_dtype(dtype: np.dtype[Any]) -> str:
+    if dtype.names is None:
+        return str(dtype)
+    return repr(np.lib.format.dtype_to_descr(dtype))

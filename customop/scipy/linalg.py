@@ -14,13 +14,22 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import ArgumentError, Array
-from customop.numpy.layouts import columns_first
 from customop.numpy.matrices import from_triangle, transposed
-from customop.scipy import matrices
-from customop.scipy.lu_factors import lu, lu_factor, lu_solve
-from customop.scipy.rules import is_plain
-from customop.scipy.special_matrices import block_diag, circulant, hankel, toeplitz
-from customop.scipy.triangular import as_array, columns, solve_triangular
+from customop.numpy.rules import columns_first
+from customop.scipy import linalg_operators
+from customop.scipy.linalg_operators import (
+    as_array,
+    block_diag,
+    circulant,
+    columns,
+    hankel,
+    lu,
+    lu_factor,
+    lu_solve,
+    solve_triangular,
+    toeplitz,
+)
+from customop.scipy.ufunc_rules import is_plain
 
 __all__ = [
     "block_diag",
@@ -325,4 +334,4 @@ def expm(A: Any) -> Array:  # noqa: N803  # SciPy's name
     array([[1., 0.],
            [0., 2.]])
     """
-    return linalg.expm(A) if is_plain(A) else matrices.expm(A)
+    return linalg.expm(A) if is_plain(A) else linalg_operators.expm(A)

@@ -1,8 +1,6 @@
 """Sparse matrices times arrays, for traced, fake and plain arrays.
 
-Once this module is imported, ``matrix @ x``, ``x @ matrix`` and ``matrix.dot(x)`` of SciPy
-see operators where `x` is traced; SciPy alone would ask it for its numbers. `matmul` is
-the same as a function. The numbers of a matrix have gradients if it is made by `with_data`.
+The matrix is a constant, or its numbers are an array that has gradients.
 """
 
 from __future__ import annotations
@@ -14,16 +12,241 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from customop import ArgumentError, Array, ShapeError
-from customop.scipy.rules import is_plain
-from customop.scipy.sparse_products import (
-    Fixed,
-    SparsePattern,
-    fixed_matmul,
-    sparse_matmul,
+from customop import (
+    ArgumentError,
+    Array,
+    FakeArray,
+    ShapeError,
+    custom_op,
+    fake_like,
+    register_config_type,
 )
+from customop.numpy.arguments import product
+from customop.numpy.rules import batch_first, fit
+from customop.scipy.ufunc_rules import is_plain
 
 __all__ = ["Matrix", "matmul", "with_data"]
+
+
+# ---- operators behind `customop.scipy.sparse`: a sparse matrix times an array ----
+
+
+def _product_shape(shape: Any, x: Any) -> tuple[int, ...]:
+    m, n = shape
+    if len(x.shape) not in (1, 2) or x.shape[0] != n:
+        raise ShapeError(
+            f"sparse.matmul: shapes {(m, n)} and {tuple(x.shape)} do not fit",
+            do=f"give an array of shape ({n},) or ({n}, k)",
+        )
+    return (m, *x.shape[1:])
+
+
+def _by_columns(multiply: Any, x: Any, at: int) -> tuple[Any, int]:
+    """A product with a batch, whose rows are further columns of one array."""
+    columns = np.moveaxis(x, at, -1)
+    count = product(columns.shape[1:])
+    found = multiply(np.reshape(columns, (columns.shape[0], count)))
+    shape = (found.shape[0], *columns.shape[1:])
+    return np.reshape(found, shape), len(shape) - 1
+
+
+# ---- constant matrices ----
+
+
+@register_config_type
+class Fixed:
+    """A sparse matrix that is a constant.
+
+    Attributes
+    ----------
+    value : sparse matrix of SciPy
+    """
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    @classmethod
+    def of(cls, value: Any) -> Fixed:
+        """A constant of this matrix."""
+        made = cls()
+        made.value = value
+        return made
+
+
+@custom_op(
+    "scipy::fixed_matmul",
+    mutates_args=(),
+    schema=f"({Fixed.__module__}.Fixed matrix, Array x) -> Array",
+    device_types="cpu",
+)
+def fixed_matmul(matrix: Fixed, x: Any) -> Any:
+    """The product with an array of one or two axes."""
+    return np.ascontiguousarray(matrix.value @ x)
+
+
+@fixed_matmul.register_fake
+def _(matrix: Fixed, x: Any) -> FakeArray:
+    shape = _product_shape(matrix.value.shape, x)
+    dtype = np.result_type(matrix.value.dtype, x.dtype)
+    return FakeArray(shape, dtype, device=fake_like(x).device)
+
+
+@fixed_matmul.register_sample_inputs
+def _() -> list[Any]:
+    matrix = sparse.csr_array([[0.0, 2.0, 0.0], [1.5, 0.0, -1.0]])
+    return [(Fixed.of(matrix), np.array(x)) for x in _FACTORS]
+
+
+# A vector, and matrices.
+_FACTORS = (
+    [1.0, -2.0, 0.5],
+    [[1.0, 0.25], [-2.0, 3.0], [0.5, 1.5]],
+    [[1.0], [2.0], [3.0]],
+)
+
+
+def _keep_matrix(ctx: Any, inputs: Any, output: Any) -> None:
+    # A copy, since its numbers may be written before backward.
+    ctx.turned, ctx.like = Fixed.of(inputs[0].value.copy().T), inputs[1]
+
+
+fixed_matmul.register_autograd(
+    lambda ctx, g: (None, fit(fixed_matmul(ctx.turned, g), ctx.like)),
+    setup_context=_keep_matrix,
+)
+fixed_matmul.register_jvp(
+    lambda primals, tangents: (
+        fixed_matmul(*primals),
+        fixed_matmul(primals[0], tangents[1]),
+    )
+)
+fixed_matmul.register_vmap(
+    lambda info, in_dims, matrix, x: _by_columns(
+        lambda x: fixed_matmul(matrix, x), x, in_dims[1]
+    )
+)
+
+# ---- matrices of traced numbers ----
+
+
+@register_config_type
+class SparsePattern:
+    """Where the numbers of a sparse matrix are.
+
+    Attributes
+    ----------
+    rows, columns : array of int, shape (nnz,)
+    shape : tuple of int
+    """
+
+    def __init__(self) -> None:
+        self.rows: Any = None
+        self.columns: Any = None
+        self.shape: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(cls, rows: Any, columns: Any, shape: tuple[int, int]) -> SparsePattern:
+        """The pattern of these places."""
+        made = cls()
+        made.rows, made.columns, made.shape = rows, columns, shape
+        return made
+
+    def turned(self) -> SparsePattern:
+        """The pattern of the transposed matrix."""
+        m, n = self.shape
+        return SparsePattern.of(self.columns, self.rows, (n, m))
+
+    def repeated(self, count: int) -> SparsePattern:
+        """The pattern of a matrix with this one `count` times along its diagonal."""
+        m, n = self.shape
+        steps = np.arange(count)[:, None]
+        rows = np.ravel(self.rows + m * steps)
+        columns = np.ravel(self.columns + n * steps)
+        return SparsePattern.of(rows, columns, (m * count, n * count))
+
+
+@custom_op(
+    "scipy::sparse_matmul",
+    mutates_args=(),
+    schema=f"(Array data, {SparsePattern.__module__}.SparsePattern pattern, Array x) -> Array",
+    device_types="cpu",
+)
+def sparse_matmul(data: Any, pattern: SparsePattern, x: Any) -> Any:
+    """The product with an array of one or two axes."""
+    made = sparse.coo_array((data, (pattern.rows, pattern.columns)), pattern.shape)
+    return np.ascontiguousarray(made.tocsr() @ x)
+
+
+@sparse_matmul.register_fake
+def _(data: Any, pattern: SparsePattern, x: Any) -> FakeArray:
+    dtype = np.result_type(data.dtype, x.dtype)
+    return FakeArray(
+        _product_shape(pattern.shape, x), dtype, device=fake_like(x).device
+    )
+
+
+@sparse_matmul.register_sample_inputs
+def _() -> list[Any]:
+    pattern = SparsePattern.of(np.array([0, 1, 1]), np.array([1, 0, 2]), (2, 3))
+    data = np.array([2.0, 1.5, -1.0])
+    return [(data, pattern, np.array(x)) for x in _FACTORS]
+
+
+def _at_places(pattern: SparsePattern, g: Any, x: Any) -> Any:
+    """Products of rows of `g` and `x` at the places of a pattern."""
+    found = np.take(g, pattern.rows, axis=0) * np.take(x, pattern.columns, axis=0)
+    return np.sum(found, axis=1) if len(found.shape) == 2 else found
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    data, ctx.pattern, x = inputs
+    ctx.save_for_backward(data, x)
+
+
+def _backward(ctx: Any, g: Any) -> Any:
+    data, x = ctx.saved_arrays
+    by_data = by_x = None
+    if ctx.needs_input_grad[0]:
+        by_data = fit(_at_places(ctx.pattern, g, x), data)
+    if ctx.needs_input_grad[2]:
+        by_x = fit(sparse_matmul(data, ctx.pattern.turned(), g), x)
+    return by_data, None, by_x
+
+
+sparse_matmul.register_autograd(_backward, setup_context=_keep)
+
+
+@sparse_matmul.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    data, pattern, x = primals
+    y = sparse_matmul(*primals)
+    parts = []
+    if tangents[0] is not None:
+        parts.append(sparse_matmul(tangents[0], pattern, x))
+    if tangents[2] is not None:
+        parts.append(sparse_matmul(data, pattern, tangents[2]))
+    return y, fit(sum(parts[1:], parts[0]), y)
+
+
+@sparse_matmul.register_vmap
+def _(info: Any, in_dims: Any, data: Any, pattern: SparsePattern, x: Any) -> Any:
+    dim, _, at = in_dims
+    if dim is None:
+        return _by_columns(lambda x: sparse_matmul(data, pattern, x), x, at)
+    # Each row has a block of one matrix.
+    size = info.batch_size
+    rows = batch_first(x, at, size)
+    flat = np.reshape(rows, (size * rows.shape[1], *rows.shape[2:]))
+    numbers = np.reshape(batch_first(data, dim), (-1,))
+    found = sparse_matmul(numbers, pattern.repeated(size), flat)
+    return np.reshape(found, (size, pattern.shape[0], *found.shape[1:])), 0
+
+
+# ---- sparse matrices times arrays, for traced, fake and plain arrays ----
+# Once this module is imported, ``matrix @ x``, ``x @ matrix`` and ``matrix.dot(x)`` of
+# SciPy see operators where `x` is traced; SciPy alone would ask it for its numbers.
+# `matmul` is the same as a function. The numbers of a matrix have gradients if it is
+# made by `with_data`.
 
 
 class Matrix:

@@ -94,11 +94,10 @@ from scipy.special import (  # the ufuncs of this namespace
 )
 
 from customop import ArgumentError, Array, stop_gradient
-from customop.numpy.layouts import in_c_order
-from customop.numpy.rules import dtype_kind
-from customop.scipy import pairs
-from customop.scipy.rules import is_plain
-from customop.scipy.ufuncs import hurwitz
+from customop.numpy.rules import dtype_kind, in_c_order
+from customop.scipy import special_ufuncs
+from customop.scipy.special_ufuncs import hurwitz
+from customop.scipy.ufunc_rules import is_plain
 
 __all__ = [
     "beta",
@@ -189,7 +188,7 @@ __all__ = [
 ]
 
 # They have registered themselves.
-del pairs
+del special_ufuncs
 # pyright infers types from SciPy's code, and gets some wrong.
 special: Any = _special
 

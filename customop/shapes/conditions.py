@@ -1,40 +1,40 @@
-"""Conditions on sizes, and calculations with them whose results are floats."""
+"""Conditions on sizes, the guards of a capture, and errors for what cannot be known."""
 
 from __future__ import annotations
 
+import keyword
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from math import gcd, isfinite
+from math import gcd, inf, isfinite
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    ShapeError,
+    SizeError,
+    caller_place,
+    shown,
+)
 from customop.frozen import Frozen, cached
-from customop.shapes.division import floor_divide
 from customop.shapes.expressions import (
     Expr,
+    LargeSize,
     Number,
     add,
     depth_of,
+    floor_divide,
     subtract,
     terms_of,
     value_of,
 )
 from customop.shapes.proofs import Knowledge
 
-__all__ = [
-    "Calculation",
-    "Compared",
-    "Condition",
-    "FloatName",
-    "Logic",
-    "Side",
-    "names_in_side",
-    "result_class",
-    "side_class",
-    "side_value",
-]
+# ---- conditions on sizes, and calculations with them whose results are floats ----
 
 
 class Calculation(Frozen, compare=("text",)):
@@ -361,3 +361,175 @@ class Logic(Frozen):
 
 
 Condition: TypeAlias = Compared | Logic
+
+
+# ---- symbols of a capture, the guards of its graph, and what a size may be called ----
+
+
+class Size:
+    """A symbol of a capture.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        ``"input"``, ``"named"``, ``"data"`` for a size that depends on the values of
+        arrays, or ``"number"`` for an input that is a number.
+    hint : int, float or None
+        Its value in the call that was captured.
+    sources : list of str
+        Where an input gives it, such as ``x.shape[0]``.
+    origin : str
+        Where it comes from, in words.
+    bounds : tuple
+        The least and the largest value that were given; None without a largest one. Those
+        of a number say nothing.
+    """
+
+    __slots__ = ("bounds", "hint", "kind", "name", "origin", "sources")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        hint: int | None,
+        source: str,
+        origin: str,
+        bounds: tuple[int, int | None],
+    ) -> None:
+        self.name: str = name
+        self.kind: str = kind
+        self.hint: int | None = hint
+        self.sources: list[str] = [source] if source else []
+        self.origin: str = origin
+        self.bounds: tuple[int, int | None] = bounds
+
+
+class Guard(Frozen, compare=("condition", "text", "kind")):
+    """A condition that the sizes of a call must meet for a graph to be right.
+
+    Attributes
+    ----------
+    condition : Condition
+    text : str
+        The condition as Python code.
+    place : str
+        File and line of the user's code that asked.
+    kind : str
+        ``"guard"`` for a branch that was taken, ``"number"`` where a size was taken as a
+        number, such as by ``range(n)``, ``"check"`` for what `check` says or an operation
+        needs, such as a divisor that is not zero.
+    message : str
+        The message given to `check`.
+    """
+
+    condition: Condition
+    text: str
+    place: str
+    kind: str = "guard"
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}  at {self.place}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the sizes in it."""
+        return self.condition.names
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes."""
+        return self.condition.holds(sizes)
+
+
+def check_bounds(name: str, low: Any, high: Any) -> None:
+    """Raise unless `low` and `high` can be the bounds of a size."""
+    for what, value in (("min", low), ("max", high)):
+        if type(value) is not int and not (what == "max" and value is None):
+            raise ArgumentError(
+                f"{name}: {what}={shown(value)} is not an int", do=f"write {what}=1"
+            )
+    if low < 0:
+        raise ShapeError(
+            f"{name}: min={low} is negative", do="leave it out: a size is at least 0"
+        )
+    if high is not None and high < low:
+        raise ShapeError(
+            f"{name}: max={high} is less than min={low}", do="give max >= min"
+        )
+
+
+_OWN_NAME = re.compile(r"[su]\d+")
+
+
+def check_name(name: Any) -> None:
+    """Raise unless a text can be the name of a size."""
+    is_name = isinstance(name, str) and name.isidentifier()
+    if not is_name or keyword.iskeyword(name):
+        raise ArgumentError(
+            f"{shown(name)} is not a name for a size", do='write a name such as "batch"'
+        )
+    if _OWN_NAME.fullmatch(name):
+        raise ArgumentError(
+            f"'{name}' is like the names of sizes without a name",
+            do='write another name, such as "batch"',
+        )
+
+
+# ---- errors for what cannot be known of sizes while a function is captured ----
+
+
+_FOR_DATA: Final = (
+    "say the answer before, by co.check(...) of what holds for all data, or use"
+    " np.where or cond"
+)
+_FOR_NAMES: Final = (
+    "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
+    " or leave out the name: then the answer becomes a guard"
+)
+# What to do where the number itself is asked.
+FOR_NUMBERS: Final = (
+    "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
+    " of the function, math.prod(x.shape); co.sizes.broadcast_sizes(s, t) in place of"
+    " np.broadcast_shapes(s, t); co.scan(f, init, x) and co.fori_loop(0, n, ...) in place"
+    " of a loop"
+)
+
+
+def check_askable(
+    asked: str,
+    names: Collection[str],
+    sizes: Mapping[str, Size],
+    knowledge: Knowledge,
+    do: str = "",
+) -> None:
+    """Raise unless the answer to a question about sizes may become a guard."""
+    kinds = {sizes[name].kind for name in names}
+    known = sorted(names)
+    if not ("data" in kinds or kinds == {"named"}):
+        return
+    data = [name for name in known if sizes[name].kind == "data"]
+    places = [f"at {caller_place()}"]
+    places += [_described(sizes[name], knowledge) for name in data or known]
+    if data:
+        why = "which depends on the values of arrays"
+        raise DataDependentError(f"{asked}, {why}", *places, do=do or _FOR_DATA)
+    why = f"and {' and '.join(known)} may be any size"
+    raise SizeError(f"{asked}, {why}", *places, do=do or _FOR_NAMES)
+
+
+def _described(size: Size, knowledge: Knowledge) -> str:
+    low, high = knowledge.bounds[size.name]
+    most = "" if high == inf else f", at most {high}"
+    where = f" of {size.origin}" if size.origin else ""
+    now = "" if size.hint is None else f", now {size.hint}"
+    return f"{size.name}: the size{where}, at least {low}{most}{now}"
+
+
+def too_large(error: LargeSize) -> SizeError:
+    """The error for an expression of too many terms."""
+    return SizeError(
+        str(error),
+        f"at {caller_place()}",
+        do="compute it with arrays, or from int(n): then the graph is only for this size",
+    )

@@ -19,20 +19,7 @@ from customop.errors import SchemaError, shortened, shown
 from customop.frozen import Frozen
 from customop.later import later
 
-__all__ = [
-    "Axis",
-    "Loop",
-    "Shape",
-    "ShapeFault",
-    "affine",
-    "as_name",
-    "least_sizes",
-    "names_in",
-    "parse_shape",
-    "read_axes",
-]
-
-division: ModuleType = later(import_module, "customop.shapes.division")
+division: ModuleType = later(import_module, "customop.shapes.expressions")
 expressions: ModuleType = later(import_module, "customop.shapes.expressions")
 unicodedata: ModuleType = later(import_module, "unicodedata")
 

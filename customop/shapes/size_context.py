@@ -1,36 +1,42 @@
-"""The sizes of one capture: their names and bounds, facts about them, and guards."""
+"""The sizes of one capture: their names, bounds, facts, guards and values in a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
-from customop.errors import (
-    DataDependentError,
-    ShapeError,
-    caller_place,
-)
+from customop.errors import ArgumentError, DataDependentError, ShapeError, caller_place
 from customop.shapes.conditions import (
+    FOR_NUMBERS,
     Calculation,
     Compared,
     Condition,
     FloatName,
+    Guard,
     Side,
+    Size,
+    check_askable,
+    check_bounds,
+    check_name,
     names_in_side,
     side_value,
+    too_large,
 )
 from customop.shapes.expressions import (
     Expr,
     LargeSize,
     Number,
+    solve_for_name,
+    substitute,
     symbol,
 )
-from customop.shapes.guards import Guard, Size, check_bounds, check_name
-from customop.shapes.operations import compared, operated, with_class
 from customop.shapes.proofs import Knowledge
-from customop.shapes.refused import FOR_NUMBERS, check_askable, too_large
+from customop.shapes.sizes import made
 from customop.shapes.symbolic import (
+    SymBool,
     SymInt,
     as_side,
     class_of,
@@ -38,10 +44,15 @@ from customop.shapes.symbolic import (
     make_int,
     whole_of,
 )
-from customop.shapes.symbols import made
-from customop.shapes.ufuncs import apply_ufunc
+from customop.shapes.symbolic_operations import (
+    apply_ufunc,
+    compared,
+    operated,
+    with_class,
+)
 
-__all__ = ["SizeContext"]
+# ---- the sizes of one capture ----
+# Their names and bounds, facts about them, and guards.
 
 
 class SizeContext:
@@ -447,3 +458,127 @@ class SizeContext:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
         if not self.compare(side, "!=", 0):
             self._record(Compared(side, "!=", 0), "check")
+
+
+# ---- the context of code that runs now, and `check` of conditions on sizes ----
+
+
+class _Active(threading.local):
+    """The context of this thread, and that of calls outside of any capture."""
+
+    context: SizeContext | None = None
+    plain: weakref.ref[SizeContext] | None = None
+
+
+_active = _Active()
+
+
+def set_active(context: SizeContext | None) -> SizeContext | None:
+    """Set the context of new sizes in this thread, and return the one before."""
+    before = _active.context
+    _active.context = context
+    return before
+
+
+def captured_sizes() -> SizeContext | None:
+    """The sizes of the capture that runs in this thread, or None."""
+    return _active.context
+
+
+def active_context() -> SizeContext:
+    """The context of new sizes.
+
+    Outside of a capture it is one for all sizes of the thread that are still in use, so
+    that their names differ.
+    """
+    if _active.context is not None:
+        return _active.context
+    found = None if _active.plain is None else _active.plain()
+    if found is None:
+        found = SizeContext()
+        _active.plain = weakref.ref(found)
+    return found
+
+
+def check(condition: Any, message: str | None = None) -> None:
+    """Require a condition on sizes.
+
+    Parameters
+    ----------
+    condition : bool or SymBool
+        Such as ``x.shape[0] > 0``.
+    message : str, optional
+        For the error.
+
+    Raises
+    ------
+    ShapeError
+        If it does not hold.
+    ArgumentError
+        If it is an array with axes.
+
+    Notes
+    -----
+    Of symbolic sizes the condition is known from then on, so that questions about them
+    can be answered. A captured graph checks it when it is called.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeMode().from_array(np.zeros(5), sizes=("n",))
+    >>> n = x.shape[0]
+    >>> co.check(n >= 2)
+    >>> n == 0, n + 1 > 2
+    (False, True)
+    """
+    if isinstance(condition, SymBool):
+        condition.context.require(condition.condition, message or "")
+    elif getattr(condition, "ndim", 0):
+        raise ArgumentError(
+            f"check: the condition has the shape {condition.shape}, and must be one bool",
+            do="write condition.all(), or condition.any()",
+        )
+    elif not condition:
+        raise ShapeError(
+            message or "check: the condition is False",
+            f"at {caller_place()}",
+            do="pass arrays of other sizes, or change the check",
+        )
+
+
+# ---- the values of dynamic sizes, from arrays of a run ----
+
+
+def solve_names(pairs: Iterable[tuple[Any, int]]) -> dict[str, int]:
+    """Values of names, from sizes and the numbers that they turned out to be."""
+    found: dict[str, int] = {}
+    waiting = [(as_side(size), number) for size, number in pairs]
+    while True:
+        before = len(found)
+        for size, number in waiting:
+            rest = substitute(size, found)  # type: ignore[arg-type]  # of a size
+            solved = solve_for_name(rest, number)
+            if solved is not None:
+                found[solved[0]] = solved[1]
+        if len(found) == before:
+            return found
+
+
+def with_values(context: SizeContext, size: Any, values: Mapping[str, int]) -> Any:
+    """A size with numbers in the place of names."""
+    return context.wrap(substitute(as_side(size), values))  # type: ignore[arg-type]  # of a size
+
+
+def fault_of(context: SizeContext, values: Mapping[str, int]) -> str:
+    """Which value is outside of its bounds, or which check it fails; or nothing."""
+    for name, value in values.items():
+        low, high = context.sizes[name].bounds
+        if value < low:
+            return f"a size {value}, and the fake kernel says at least {low}"
+        if high is not None and value > high:
+            return f"a size {value}, and the fake kernel says at most {high}"
+    for guard in context.checks:
+        if guard.names <= values.keys() and not guard.holds(values):
+            numbers = " and ".join(f"{n} = {values[n]}" for n in sorted(guard.names))
+            return f"{numbers}, and the fake kernel says {guard.text}"
+    return ""

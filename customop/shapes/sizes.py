@@ -1,7 +1,4 @@
-"""Questions about sizes that never become guards, and arithmetic with them.
-
-Sizes are ints or `SymInt`. Fake kernels that use these functions work on both.
-"""
+"""Questions about sizes that never become guards, and arithmetic with them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ import numpy as np
 
 from customop.errors import ShapeError
 from customop.later import later
-from customop.shapes.symbols import Symbolic
 
 # Programs whose sizes all are numbers never need these.
 conditions: ModuleType = later(import_module, "customop.shapes.conditions")
@@ -39,6 +35,44 @@ __all__ = [
     "typical",
     "was_one",
 ]
+
+
+# ---- the base of symbolic numbers, which takes no time to import ----
+
+
+class Symbolic:
+    """A number that is made of symbolic sizes: the base of `SymInt` and its kin."""
+
+    __slots__ = ()
+
+    hint: Any
+    context: Any
+
+    @property
+    def value(self) -> Any:
+        """The number that it is in this call, which becomes a guard."""
+        raise NotImplementedError
+
+
+def has_sizes(value: Any) -> bool:
+    """Whether an argument is a symbolic number, or has one in a list."""
+    if isinstance(value, list | tuple):
+        return any(map(has_sizes, value))
+    return isinstance(value, Symbolic)
+
+
+# Classes of numbers that broadcast with arrays; symbolic ones enter themselves.
+number_classes: set[type] = {bool, int, float, complex}
+
+# The function, if it is set, that a ufunc of symbolic numbers and arrays calls.
+with_arrays: list[Callable[..., Any]] = []
+
+# Not empty once there may be symbolic sizes. Code that runs often asks it first.
+made: list[bool] = []
+
+
+# ---- questions about sizes that never become guards, and arithmetic with them ----
+# Sizes are ints or `SymInt`. Fake kernels that use these functions work on both.
 
 
 def is_size(value: Any) -> bool:

@@ -1,8 +1,4 @@
-"""Symbolic sizes: `SymInt`, and the numbers that are calculated from them: `SymFloat`.
-
-They are numbers that are not known while a function is captured. A plain int stays a
-plain int: an operation whose result is constant returns one.
-"""
+"""Symbolic numbers: `SymInt`, `SymFloat` and `SymBool`."""
 
 from __future__ import annotations
 
@@ -10,15 +6,23 @@ import math
 import numbers
 import operator
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from customop.errors import ArgumentError
 from customop.later import later
-from customop.shapes.conditions import Calculation, Side, side_class
+from customop.shapes.conditions import (
+    Calculation,
+    Condition,
+    Logic,
+    Side,
+    names_in_side,
+    side_class,
+)
 from customop.shapes.expressions import (
     Expr,
     Number,
@@ -29,34 +33,240 @@ from customop.shapes.expressions import (
     power,
     value_of,
 )
-from customop.shapes.real_number import (
-    InContext,
-    RealNumber,
-    has_numbers,
-    read_numbers,
-)
-from customop.shapes.symbols import number_classes
+from customop.shapes.sizes import Symbolic, number_classes
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
 
 # Reads instructions, which most programs never need.
-like_calls: ModuleType = later(import_module, "customop.shapes.like_calls")
+symbolic_operations: ModuleType = later(
+    import_module, "customop.shapes.symbolic_operations"
+)
 
-__all__ = [
-    "WHOLE",
-    "SymFloat",
-    "SymInt",
-    "as_side",
-    "class_of",
-    "context_of",
-    "make_float",
-    "make_int",
-    "make_number",
-    "mixed",
-    "typical",
-    "whole_of",
-]
+
+# ---- base of symbolic numbers: their context, and the operators of Python ----
+
+
+class InContext(Symbolic):
+    """Base of symbolic numbers and conditions."""
+
+    __slots__ = ("context", "hint")
+
+    context: SizeContext
+    hint: Any
+    number_class: Any
+
+    @property
+    def value(self) -> Any:
+        """The number that it is in this call, which becomes a guard."""
+        return self.context.number(self)
+
+    # Immutable, and the context is an identity.
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentError(
+            f"the symbolic {self} cannot be pickled: it belongs to one capture",
+            do="save the graph with graph.save(path)",
+        )
+
+
+class RealNumber(InContext):
+    """A symbolic number: arithmetic and comparisons of `SymInt` and `SymFloat`."""
+
+    __slots__ = ()
+
+    @property
+    def side(self) -> Side:
+        """The expression or calculation."""
+        raise NotImplementedError
+
+    @property
+    def __class__(self) -> type:
+        """The class that isinstance sees: for an input that is a number, that of numbers."""
+        cls: type = self.number_class if has_numbers(self) else type(self)
+        return cls if cls in (int, float) else type(self)
+
+    @__class__.setter
+    def __class__(self, new: type) -> NoReturn:
+        raise TypeError("the class of a symbolic number cannot be set")
+
+    # ---- arithmetic ----
+
+    def __add__(self, other: Any) -> Any:
+        return self.context.operate("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self.context.operate("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.context.operate("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.context.operate("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.context.operate("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.context.operate("*", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.context.operate("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.context.operate("/", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.context.operate("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self.context.operate("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self.context.operate("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self.context.operate("%", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        quotient = self // other
+        return (
+            NotImplemented if quotient is NotImplemented else (quotient, self % other)
+        )
+
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = other // self
+        return (
+            NotImplemented if quotient is NotImplemented else (quotient, other % self)
+        )
+
+    def __pow__(self, other: Any) -> Any:
+        return self.context.operate("**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self.context.operate("**", other, self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    # A comparison is a bool where it can be proven.
+
+    def __eq__(self, other: object) -> Any:
+        return self.context.compared(self, "==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.context.compared(self, "!=", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.context.compared(self, "<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.context.compared(self, "<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.context.compared(self, ">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.context.compared(self, ">=", other)
+
+    def __hash__(self) -> int:
+        if self.context.numbers:
+            read_numbers(self)  # it may be a key
+        return hash(self.side)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    # ---- text and NumPy ----
+
+    def __str__(self) -> str:
+        return str(self.side)
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.value, dtype)
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        return self.context.apply_ufunc(ufunc, method, inputs, kwargs)
+
+    # Numbers of NumPy have these.
+
+    @property
+    def astype(self) -> Callable[[Any], Any]:
+        """Convert a number of NumPy to a dtype; Python's have no such method."""
+        self._check_numpy("astype")
+        return lambda dtype: self.context.as_class(self, np.dtype(dtype).type)
+
+    @property
+    def item(self) -> Callable[[], Any]:
+        """Convert a number of NumPy to one of Python, which have no such method."""
+        self._check_numpy("item")
+        plain = type(self.number_class(1).item())
+        return lambda: self.context.as_class(self, plain)
+
+    def _check_numpy(self, name: str) -> None:
+        cls = self.number_class
+        if not issubclass(cls, np.generic):
+            raise AttributeError(  # noqa: TRY004  # as of any missing attribute
+                f"the symbolic {self} is of the class {cls.__name__}, which has no"
+                f" attribute '{name}'"
+            )
+
+    def __complex__(self) -> complex:
+        return complex(self.value)
+
+    @property
+    def real(self) -> Any:
+        """The number itself."""
+        return self
+
+    @property
+    def imag(self) -> int:
+        """0."""
+        return 0
+
+    def conjugate(self) -> Any:
+        """Return the number itself."""
+        return self
+
+
+# ---- inputs that are numbers ----
+
+
+def has_numbers(*values: Any) -> bool:
+    """Whether a symbolic number depends on an input that is a number."""
+    return any(
+        isinstance(v, RealNumber)
+        and bool(v.context.numbers)
+        and not v.context.numbers.keys().isdisjoint(names_in_side(v.side))
+        for v in values
+    )
+
+
+def read_numbers(*values: Any) -> None:
+    """Ask for the values of the inputs that are numbers, on which these depend."""
+    for value in values:
+        if isinstance(value, RealNumber):
+            value.context.read_number(names_in_side(value.side))
+
+
+# ---- symbolic sizes ----
+# `SymInt`, and the numbers that are calculated from them: `SymFloat`.
+#
+# They are numbers that are not known while a function is captured. A plain int stays a
+# plain int: an operation whose result is constant returns one.
 
 
 # The classes of NumPy of which there are sizes. Those of others, whose numbers soon are out
@@ -203,7 +413,7 @@ class SymInt(RealNumber):
     # ---- conversions ----
 
     def __index__(self) -> int:
-        is_read = not like_calls.is_handed_over(sys._getframe(1))
+        is_read = not symbolic_operations.is_handed_over(sys._getframe(1))
         return int(self.value) if is_read else typical(self)
 
     def __int__(self) -> int:
@@ -430,3 +640,119 @@ def whole_of(value: Any) -> Number | None:
 def class_of(value: Any) -> type:
     """The class of the number that a value is or will be."""
     return value.number_class if isinstance(value, InContext) else type(value)
+
+
+# ---- `SymBool`: a condition on symbolic sizes that is not decided yet ----
+
+
+class SymBool(InContext):
+    """A condition on sizes that is not decided yet.
+
+    ``if``, ``and``, ``not`` and ``bool()`` decide it, as `SymInt` says; ``&``, ``|`` and
+    ``~`` combine conditions without a decision.
+
+    Attributes
+    ----------
+    condition : Condition
+        The comparison.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeMode().from_array(np.zeros((4, 3)), sizes=("batch", 3))
+    >>> type(x.shape[0] > 3) is co.SymBool
+    True
+    >>> x.shape[0] >= 0  # follows from the bounds
+    True
+    """
+
+    __slots__ = ("condition", "number_class")
+
+    condition: Condition
+
+    def __init__(
+        self, context: SizeContext, condition: Condition, cls: type = bool
+    ) -> None:
+        self.context: SizeContext = context
+        self.condition: Condition = condition
+        # bool, or that of NumPy, whose sums are numbers of NumPy
+        self.number_class: type = cls
+
+    @property
+    def value(self) -> Any:
+        """Whether it holds in this call, which becomes a guard."""
+        return self.number_class(bool(self))
+
+    def __bool__(self) -> bool:
+        return self.context.decide(self.condition)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.value, dtype)
+
+    def __and__(self, other: Any) -> Any:
+        return _combined("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return _combined("or", self, other)
+
+    __ror__ = __or__
+
+    def __invert__(self) -> SymBool:
+        return SymBool(self.context, self.condition.opposite, self.number_class)
+
+    # As a number it is 0 or 1, which decides it. Arrays beside it take it as it is.
+
+    def __index__(self) -> int:
+        return int(bool(self))
+
+    def __float__(self) -> float:
+        return float(bool(self))
+
+    def __add__(self, other: Any) -> Any:
+        return self.value + other if _is_number(other) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value if _is_number(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return self.value - other if _is_number(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.value if _is_number(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value * other if _is_number(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.value if _is_number(other) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SymBool):
+            return self.condition == other.condition
+        return bool(self) == other
+
+    def __hash__(self) -> int:
+        return hash(self.condition)
+
+    def __str__(self) -> str:
+        return str(self.condition)
+
+    __repr__ = __str__
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | complex | np.generic | InContext)
+
+
+def _combined(sign: str, left: SymBool, right: Any) -> Any:
+    if isinstance(right, SymBool):
+        context = context_of(left, right)
+        assert context is not None
+        return SymBool(context, Logic(sign, (left.condition, right.condition)))
+    if not isinstance(right, bool | np.bool_):
+        return NotImplemented
+    if sign == "and":
+        return left if right else False
+    return True if right else left

@@ -1,5 +1,4 @@
 """Writes `.pyi` files, so that type checkers know the operators in `ops`.
 
-It may import everything up to `transforms`. Start with `stubs`; `types` writes one type,
-`forms` has the parameters of a call.
+It may import everything up to `transforms`. Start with `stubs`.
 """

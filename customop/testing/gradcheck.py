@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.dtypes import dtype_of, is_complex, is_inexact
+from customop.arrays.array import dtype_of, is_complex, is_inexact, strides_of
 from customop.arrays.kinds import has_data, is_array
-from customop.arrays.pytree import Structure, flatten, unflatten
-from customop.arrays.strides import strides_of
+from customop.arrays.nested import (
+    Structure,
+    abbreviated,
+    describe,
+    flatten,
+    show,
+    unflatten,
+)
 from customop.errors import (
     ArgumentError,
     GradientError,
@@ -20,17 +25,16 @@ from customop.errors import (
     place,
     warn_caller,
 )
-from customop.testing.differences import (
+from customop.testing.close import Space
+from customop.testing.numeric_derivatives import (
+    CheckOptions,
+    Problem,
     check_derivatives,
     random_cotangents,
     second_problem,
 )
-from customop.testing.fault import Fault
-from customop.testing.jacobians import CheckOptions, Problem
-from customop.testing.vectors import Space
+from customop.testing.quiet import Fault
 from customop.transforms.values import as_cotangent
-
-__all__ = ["gradcheck", "gradgradcheck"]
 
 
 def gradcheck(

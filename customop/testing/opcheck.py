@@ -1,49 +1,48 @@
-"""opcheck: check every promise of an operator on inputs."""
+"""opcheck: check every promise of an operator on inputs, and show what was found."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from importlib import import_module
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 from customop.arrays.convert import as_kind
-from customop.arrays.describe import describe
 from customop.arrays.kinds import CPU, has_data, has_device, kind_of
-from customop.arrays.nested import flat
+from customop.arrays.nested import describe, flat
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample, call_text
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
-from customop.later import later
 from customop.library.ops import OperatorPacket
+from customop.pages.html import (
+    Child,
+    Element,
+    badge,
+    card,
+    code,
+    element,
+    faint,
+    fold,
+    grid,
+    in_notebook,
+    mono,
+    section,
+    title,
+)
 from customop.progress import Progress, check_channel, progress
-from customop.testing.checks.check import SUCCESS, WAIVED, Check
-from customop.testing.checks.found import found_samples
-from customop.testing.checks.jobs import Done
-from customop.testing.checks.outcomes import outcomes
-from customop.testing.checks.session import Session
-from customop.testing.checks.state import KernelState
-from customop.testing.checks.table import BY_NAME, CHECKS
+from customop.testing.checks.check_jobs import BY_NAME, CHECKS, Done
+from customop.testing.checks.check_runs import SUCCESS, WAIVED, Check
+from customop.testing.checks.outcomes import found_samples, outcomes
+from customop.testing.checks.session import KernelState, Session
 from customop.testing.close import check_bounds
-from customop.testing.inputs.find import registered_samples
-from customop.testing.inputs.memory import map_arrays
-from customop.testing.inputs.places import WHOLE
+from customop.testing.inputs.input_patterns import registered_samples
+from customop.testing.inputs.sample_values import WHOLE, map_arrays
 from customop.testing.quiet import quieted, random_state_kept
 
-__all__ = [
-    "CHECKS",
-    "OpCheckResult",
-    "checks_in",
-    "checks_named",
-    "opcheck",
-    "status_of",
-]
-
-page: ModuleType = later(import_module, "customop.testing.page")
+# ---- opcheck: check every promise of an operator on inputs ----
 
 
 class OpCheckResult(dict[str, "str | Exception"]):
@@ -108,7 +107,7 @@ class OpCheckResult(dict[str, "str | Exception"]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return str(page.result_html(self))
+        return str(result_html(self))
 
 
 def status_of(found: str | Exception) -> tuple[str, str]:
@@ -385,3 +384,68 @@ def _on_host(op: Operator[..., Any], sample: Sample) -> Sample:
 
 def _is_foreign(value: Any) -> bool:
     return has_device(value) and kind_of[type(value)] is not CPU
+
+
+# ---- how notebooks and browsers show what `opcheck` has found ----
+
+
+# Status of a check -> the tone of its word.
+TONES = {
+    "passed": "good",
+    "failed": "bad",
+    "error": "bad",
+    "skipped": "soft",
+    "waived": "warn",
+}
+
+
+def result_html(result: OpCheckResult) -> str:
+    """Return the HTML that a notebook shows for a result."""
+    return in_notebook(result_card(result))
+
+
+def result_card(result: OpCheckResult) -> Element:
+    """The checks of an operator, what they found, and their inputs."""
+    statuses = Counter(status_of(found)[0] for found in result.values())
+    inputs = [[mono(text)] for text in result.inputs]
+    blocks: list[Child] = [title(result.op, "opcheck", *counts(statuses))]
+    blocks += _faults(result)
+    rows = [_row(result, check) for check in result]
+    table = grid(["check", "result", "remark", "time"], rows, numbers=[3])
+    blocks.append(section("Checks", table))
+    if inputs:
+        note = f"{len(inputs)}; the checks vary them"
+        blocks.append(fold("inputs", grid(["call"], inputs), note=note))
+    return card(*blocks)
+
+
+def counts(statuses: Counter[str]) -> list[Element]:
+    """A badge for each status that was met, with how often."""
+    return [badge(f"{statuses[s]} {s}", TONES[s]) for s in TONES if statuses[s]]
+
+
+def _row(result: OpCheckResult, check: str) -> list[Child]:
+    status, text = status_of(result[check])
+    remark = text.partition("\n")[0] or result.notes.get(check, "")
+    if status == "failed":
+        remark = remark.removeprefix(f"{result.op}: ").removeprefix(f"{check}: ")
+    seconds = result.seconds.get(check)
+    time = "" if seconds is None else seconds_text(seconds)
+    return [mono(check), badge(status, TONES[status]), remark, faint(time)]
+
+
+def _faults(result: OpCheckResult) -> list[Element]:
+    """Each fault with its whole text, and code that shows it again."""
+    failed = [_fault(check, result[check], "failed") for check in result.failed]
+    pairs = result.waived.items()
+    return failed + [_fault(check, error, "waived") for check, error in pairs]
+
+
+def _fault(check: str, error: str | Exception, status: str) -> Element:
+    name = element("span", mono(check), " ", badge(status, TONES[status]))
+    return fold(name, code(str(error)), is_open=status == "failed")
+
+
+def seconds_text(seconds: float) -> str:
+    """A time in milliseconds or seconds."""
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

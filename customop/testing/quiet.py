@@ -1,20 +1,164 @@
-"""Warnings, floating-point errors and random states while operators are checked."""
+"""Warnings, errors, faults and random states while operators are checked."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import pickle
 import random
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from customop.core.samples import Sample
 from customop.errors import CustomOpWarning
-from customop.testing.numpy_random import numpy_state, set_numpy_state
 
-__all__ = ["quieted", "random_state_kept", "strict_numbers"]
+# ---- the exception for a fault that a check has found ----
+
+
+class Fault(Exception):
+    """A fault of an operator or of a function.
+
+    Parameters
+    ----------
+    what : str
+        The fault, with the values seen.
+    *where : str
+        Lines with more about it.
+    do : str
+        The remedy.
+    parameter : str
+        Place of the argument concerned, such as ``x`` or ``arrays[0]``, or nothing.
+    """
+
+    def __init__(
+        self, what: str, *where: str, do: str = "", parameter: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.do = do
+        self.parameter = parameter
+
+
+# ---- watch ----
+# The sample that an operator is about to run on, for whoever watches this process.
+
+
+# Gets a function that makes the sample, since most watchers do not need it.
+Watcher: TypeAlias = Callable[[Callable[[], Sample]], None]
+
+_watchers: list[Watcher] = []
+
+
+def about_to_run(sample: Callable[[], Sample]) -> None:
+    """Say which sample the operator runs on next: it may not come back from it."""
+    for watcher in _watchers:
+        watcher(sample)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Call `watcher` before each sample inside the block."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+# ---- the global random state of NumPy, read and written in its memory ----
+# `np.random.get_state` and `set_state` take 40 us each, as long as thirty calls.
+
+
+# The functions with a global state, which kernels may use.
+_random: Any = np.random
+# Of a Mersenne Twister: 624 words of the key, and the position in it.
+_Words: Any = ctypes.c_uint32 * 625
+
+
+class NumpyState(NamedTuple):
+    """The state of `np.random`.
+
+    Attributes
+    ----------
+    bits : BitGenerator
+    content : bytes
+        The memory of `bits`; a pickle of its state if it is of an unknown class.
+    normal : float or None
+        The second of a pair of normal numbers, which is drawn next.
+    """
+
+    bits: Any
+    content: bytes
+    normal: float | None
+
+
+def numpy_state() -> NumpyState:
+    """Read the state; the normal number that is kept is taken out of it."""
+    bits = _random.get_bit_generator()
+    words = _words_of(bits)
+    if words is None:
+        state = _random.get_state(legacy=False)
+        return NumpyState(bits, pickle.dumps(state), None)
+    normal = _taken_normal(words)
+    return NumpyState(bits, bytes(words), normal)
+
+
+def set_numpy_state(state: NumpyState) -> None:
+    """Put the state back that `numpy_state` has read."""
+    if _random.get_bit_generator() is not state.bits:
+        _random.set_bit_generator(state.bits)
+    words = _words_of(state.bits)
+    if words is None:
+        _random.set_state(pickle.loads(state.content))  # noqa: S301  # our own bytes
+        return
+    _taken_normal(words)
+    ctypes.memmove(words, state.content, len(state.content))
+    if state.normal is not None:
+        found: Any = _random.get_state(legacy=False)
+        _random.set_state({**found, "has_gauss": 1, "gauss": state.normal})
+
+
+def _taken_normal(words: Any) -> float | None:
+    """Take out the normal number that is kept, if there is one.
+
+    NumPy tells of it only with all of the state. To draw another one changes no words
+    where one is kept, and makes a pair where none is.
+    """
+    before = bytes(words)
+    first: float = _random.standard_normal()
+    if bytes(words) == before:
+        return first
+    _random.standard_normal()
+    ctypes.memmove(words, before, len(before))
+    return None
+
+
+def _words_of(bits: Any) -> Any:
+    """The memory of a generator; None where it is not known how it is laid out."""
+    if type(bits) is not np.random.MT19937 or not _is_as_known():
+        return None
+    return _Words.from_address(bits.ctypes.state_address)
+
+
+@cache
+def _is_as_known() -> bool:
+    """Whether this NumPy keeps the state of a Mersenne Twister as expected."""
+    bits = np.random.MT19937(1)
+    state: Any = bits.state["state"]
+    words = _Words.from_address(bits.ctypes.state_address)
+    return [*words] == [*state["key"].tolist(), state["pos"]]
+
+
+# ---- quiet ----
+# Warnings, floating-point errors and random states while operators are checked.
+
 
 # Warnings that say nothing about the numbers.
 _HARMLESS = (DeprecationWarning, FutureWarning, CustomOpWarning)

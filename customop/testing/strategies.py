@@ -14,11 +14,11 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, did_you_mean, quoted
 from customop.schema.annotations import schema_type
-from customop.schema.base_types import examples_of
-from customop.schema.parameters import MISSING, Parameter
+from customop.schema.coerce import examples_of
 from customop.schema.schema import Schema
 from customop.schema.types import (
     GENERATOR,
+    MISSING,
     ArrayType,
     Base,
     Choice,
@@ -26,14 +26,13 @@ from customop.schema.types import (
     DictOf,
     ListOf,
     Maybe,
+    Parameter,
     SchemaType,
     TupleOf,
 )
-from customop.testing.inputs.find import patterns_of
-from customop.testing.inputs.oracle import Oracle
-from customop.testing.inputs.patterns import Pattern
-from customop.testing.inputs.templates import OMITTED
-from customop.testing.inputs.trials import Filling, call_of
+from customop.testing.inputs.input_patterns import Pattern, patterns_of
+from customop.testing.inputs.search import Oracle
+from customop.testing.inputs.templates import OMITTED, Filling, call_of
 from customop.testing.inputs.variations import LAYOUTS
 from customop.testing.quiet import strict_numbers
 

@@ -7,56 +7,190 @@ from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
+from weakref import ref
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import in_byte_order, is_inexact
+from customop.arrays.array import in_byte_order, is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
+    Structure,
+    abbreviated,
     aligned,
     children,
     flat,
+    flatten,
     like,
     map_beside,
+    map_leaves,
     map_nested,
     map_outline,
+    show,
+    unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import Structure, flatten, map_leaves, unflatten
-from customop.core.boxes import connect_results, frozen
-from customop.core.contract.results import JVP_RULE, check_returns
+from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.codegen import generate
+from customop.core.contract import JVP_RULE, check_returns
+from customop.core.dispatch import SCALARS
 from customop.core.interpreter import Interpreter
-from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.rule_kind import RuleKind
+from customop.core.rule_makers import RESULT, Pushforward, fitted
 from customop.core.table import RuleTable
-from customop.core.tracer import Tracer
+from customop.core.tracer import Tracer, connect_results, frozen
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.later import later
 from customop.transforms.autograd.grad import pull_back
-from customop.transforms.autograd.interpreter import GradInterpreter
-from customop.transforms.autograd.node import hidden, inexact
+from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.autograd.sweep import sweep
-from customop.transforms.autograd.tracer import GradTracer
-from customop.transforms.carrier import Carrier, carries
-from customop.transforms.jvp_plans import jvp_plan
-from customop.transforms.plan_lines import general_plan
-from customop.transforms.reading import inputs_of
+from customop.transforms.autograd.tape import GradTracer, hidden, inexact
+from customop.transforms.plan_lines import (
+    general_plan,
+    inputs_of,
+    run_lines,
+    run_names,
+    taken,
+    tracer_lines,
+)
 from customop.transforms.values import (
+    Carrier,
     Place,
     as_input,
     as_scalar,
     as_tangent,
+    carries,
     check_nested_alike,
     check_outputs,
     or_zeros,
     position_in,
     split_aux,
 )
+from customop.transforms.values import inputs_of as values_inputs_of
 
-paths: ModuleType = later(import_module, "customop.transforms.trace.paths")
+make_fx: ModuleType = later(import_module, "customop.transforms.trace.make_fx")
 
-__all__ = ["JvpTracer", "jvp", "push_forward"]
+
+# ---- plans of forward mode: what a call of one operator does, as generated code ----
+
+
+# A result of these classes that has no derivative is returned as it is.
+_PLAIN = frozenset((np.ndarray, *SCALARS))
+
+
+def jvp_plan(
+    op: RuleTable, rule: Any, cls: type, finish: Callable[..., Any]
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """The plan of a plain operator, or of one whose only arrays are those of a list.
+
+    Parameters
+    ----------
+    op : RuleTable
+    rule : callable
+        Its rule of forward mode.
+    cls : type
+        The class of tracers.
+    finish : callable
+        ``finish(op, rule, interpreter, args, pair)``: the result, from what the rule has
+        returned, with all checks.
+    """
+    count = len(op.schema.parameters)
+    slots = op.array_slots
+    listed = op.list_slot
+    moving = (*slots, listed)
+    moves = ", ".join(f"tangent{i}" if i in moving else "None" for i in range(count))
+    inputs = inputs_of(op)
+    still = " and ".join(f"tangent{slot} is None" for slot in slots) or "True"
+    if listed >= 0:
+        still = "not moves"
+    scope = {
+        "Dual": cls,
+        "finish": finish,
+        "fitted": fitted,
+        "inexact": inexact,
+        "new": object.__new__,
+        "op": op,
+        "plain": _PLAIN,
+        "ref": ref,
+        "rule": rule,
+        **run_names(op),
+    }
+    if isinstance(rule, Pushforward):
+        body = _by_formulas(op, rule)
+        scope |= {f"f{slot}": row.formula for slot, row in rule.rows.items()}
+    else:
+        body = [
+            f"    pair = rule(({inputs}), ({moves},))",
+            "    if type(pair) is not tuple or len(pair) != 2:",
+            "        return finish(op, rule, self, args, pair)",
+            "    out, total = pair",
+        ]
+    lines = [
+        "def plan(self, args):",
+        f"    {inputs}= args",
+        *(taken(op, "Dual", "tangent") if listed < 0 else _list_lines(listed)),
+        f"    if {still}:",
+        f"        return finish(op, rule, self, args, (run({inputs}), None))",
+        *body,
+        # A result without derivatives: 2 us less than by the errors of None.
+        "    if total is None and type(out) in plain and not inexact[out.dtype]:",
+        "        if inexact[out.dtype] is False: return out",
+        "    try:",
+        "        dtype = out.dtype",
+        "        fits = (",
+        "            (total.shape == out.shape) is True",
+        "            and total.dtype == dtype and inexact[dtype]",
+        "        )",
+        "    except AttributeError:",
+        "        fits = False",
+        "    if not fits:",
+        "        return finish(op, rule, self, args, (out, total))",
+        *tracer_lines(op, "Dual", "tangent", "total"),
+    ]
+    plan: Callable[[Any, Sequence[Any]], Any] = generate(
+        f"{op.qualname} jvp", "\n".join(lines), "plan", scope
+    )
+    return plan
+
+
+def _list_lines(slot: int) -> list[str]:
+    """Lines that take the values and the tangents out of the tracers in a list."""
+    return [
+        f"    moves, values, tangent{slot} = False, [], []",
+        f"    for value in v{slot}:",
+        "        move = None",
+        "        if type(value) is Dual and value.interpreter is self:",
+        "            move = value.tangent",
+        "            value = value.below",
+        "            if move is not None: moves = True",
+        "        values.append(value)",
+        f"        tangent{slot}.append(move)",
+        f"    v{slot} = values",
+    ]
+
+
+def _by_formulas(op: RuleTable, rule: Pushforward) -> list[str]:
+    """Lines that sum the parts of the tangent."""
+    lines = [*run_lines(op), "    total = None"]
+    for slot, row in rule.rows.items():
+        given = [f"tangent{slot}"]
+        for at, of_shape in row.needs:
+            name = "out" if at == RESULT else f"v{at}"
+            given.append(f"{name}.shape" if of_shape else name)
+        lines += [
+            f"    if tangent{slot} is not None:",
+            f"        part = f{slot}({', '.join(given)})",
+            "        total = part if total is None else total + part",
+        ]
+    return [
+        *lines,
+        "    if total is not None and (",
+        "        (total.shape == out.shape) is not True or total.dtype != out.dtype",
+        "    ): total = fitted(total, out)",
+    ]
+
+
+# ---- forward mode: an operator's rule, or the transpose of its backward formula ----
+
 
 R = TypeVar("R")
 Aux = TypeVar("Aux")
@@ -414,7 +548,7 @@ def push_forward(
         check_nested_alike(names[1], tuple(tangents), tuple(primals), place)
     interpreter = JvpInterpreter()
     interpreter.fn = of_users
-    interpreter.inputs = inputs_of(of_users, primals)
+    interpreter.inputs = values_inputs_of(of_users, primals)
     tracers = [
         _dual(interpreter, x, t, names, i, structure, place)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
@@ -436,7 +570,7 @@ _COUNTED = "jvp: primal", "jvp: tangent"
 
 def _argument_in(fn: Callable[..., Any], structure: Structure, number: int) -> str:
     """The place of a leaf, by the name of the argument: `` x['w']``."""
-    return f" {paths.argument_path(fn, structure, number).text}"
+    return f" {make_fx.argument_path(fn, structure, number).text}"
 
 
 def _dual(

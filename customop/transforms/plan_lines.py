@@ -7,23 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from customop.core.boxes import connect_results
 from customop.core.dispatch import SCALARS
 from customop.core.observe import open_modes
 from customop.core.table import RuleTable
+from customop.core.tracer import connect_results
 from customop.schema.types import ArrayType
-from customop.shapes.symbols import has_sizes, made
-
-__all__ = [
-    "general_plan",
-    "inputs_of",
-    "plain_test",
-    "run_lines",
-    "run_names",
-    "taken",
-    "tracer_lines",
-    "view_lines",
-]
+from customop.shapes.sizes import has_sizes, made
 
 
 def general_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:

@@ -1,22 +1,78 @@
-"""Which runs of transformed functions are watched.
-
-Under grad for arrays that are overwritten, under vmap for random numbers. It takes time,
-so with ``config.checks = "first"`` only the first run is watched that reaches its end.
-"""
+"""Which runs of transformed functions are watched, and the objects that they reach."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from customop.config import config
-from customop.core.contract.which import with_sampling
+from customop.core.kernel_proof import with_sampling
 from customop.errors import CustomOpError, is_ours, warn_caller
 
-__all__ = ["Subject", "is_watched", "report", "subject_of", "subject_of_caller"]
+# ---- the objects that a function can use without getting them as arguments ----
+
+
+# Functions that are looked through.
+_FUNCTIONS = 16
+
+
+def within_reach(items: Iterable[Any], is_wanted: Callable[[Any], bool]) -> list[Any]:
+    """The wanted values among some values, and in what the functions among them hold."""
+    found: dict[int, Any] = {}
+    waiting: list[Any] = list(items)
+    looked_at: set[int] = set()
+    while waiting and len(looked_at) < _FUNCTIONS:
+        item = waiting.pop()
+        if is_wanted(item):
+            found[id(item)] = item
+        elif isinstance(item, MethodType):
+            own = item.__self__
+            if is_wanted(own):
+                found[id(own)] = own
+            waiting += [item.__func__, *getattr(own, "__dict__", {}).values()]
+        elif isinstance(item, BuiltinMethodType):  # such as rng.normal
+            if is_wanted(item.__self__):
+                found[id(item.__self__)] = item.__self__
+        elif isinstance(item, partial):
+            waiting += [item.func, *item.args, *item.keywords.values()]
+        elif isinstance(item, FunctionType) and id(item) not in looked_at:
+            looked_at.add(id(item))
+            waiting += _held(item)
+    return list(found.values())
+
+
+def _held(fn: FunctionType) -> Iterator[Any]:
+    """The objects that a function holds: defaults, cells and the globals that its code names."""
+    yield from fn.__defaults__ or ()
+    yield from (fn.__kwdefaults__ or {}).values()
+    for cell in fn.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for code in codes_in(fn.__code__):
+        for name in code.co_names:
+            value = fn.__globals__.get(name)
+            yield np.random if value is np and "random" in code.co_names else value
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """A code object, and those of the functions inside it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from codes_in(value)
+
+
+# ---- which runs of transformed functions are watched ----
+# Under grad for arrays that are overwritten, under vmap for random numbers. It takes
+# time, so with ``config.checks = "first"`` only the first run is watched that reaches
+# its end.
 
 
 class Subject:
@@ -69,9 +125,6 @@ _subjects: dict[tuple[str | int, ...], Subject] = {}
 # Runs with a constant value that are watched. The value of a function may be constant until
 # a branch is taken; that of a gradient of a linear function always is.
 _CONSTANTS = 8
-# Functions that are looked through for one that is differentiated, and frames for the
-# place of a call.
-_FUNCTIONS = 16
 _FRAMES = 3
 
 
@@ -121,7 +174,7 @@ def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
         item = waiting.pop()
         if type(item) is FunctionType:
             found.append(item.__code__)
-            waiting += _held(item)
+            waiting += _held_runs(item)
         elif type(item) is MethodType:
             waiting.append(item.__func__)
         elif isinstance(item, partial):
@@ -137,7 +190,7 @@ def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
     return _subject(found, (), watched_for)
 
 
-def _held(fn: FunctionType) -> list[Any]:
+def _held_runs(fn: FunctionType) -> list[Any]:
     """Functions in the closure and in the defaults of a function."""
     found = []
     for cell in fn.__closure__ or ():

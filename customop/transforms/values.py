@@ -1,46 +1,255 @@
-"""The values that go into derivatives and come out: checks, and fresh gradients."""
+"""Values that go into transforms and come out: kinds, checks, and what is only read.
+
+The first-order formulas of operators run plain ``np.`` code on the arrays themselves, which
+is the fastest way for NumPy and CuPy. An array of another kind would go past the kernels of
+its kind there: it would be computed at once, or leave for NumPy. So a transform of such
+arrays runs on carriers: tracers of a transform that does nothing, below all others. They
+are taken off the results. NumPy and CuPy arrays pay nothing for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from operator import index
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
+from typing_extensions import ParamSpec
 
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import in_byte_order, is_inexact
-from customop.arrays.foreign import (
+from customop.arrays.array import in_byte_order, is_inexact
+from customop.arrays.kinds import (
     PLAIN_OF_CLASS,
     check_own_rules,
     decides_ufuncs,
+    has_memory,
     has_own_rules,
+    is_array,
+    is_traced,
+    kind_of,
 )
-from customop.arrays.kinds import has_memory, is_array, is_traced
+from customop.arrays.nested import (
+    Structure,
+    abbreviated,
+    flatten,
+    map_leaves,
+    outline_pytree,
+    show,
+)
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import Structure, flatten, outline
-from customop.core.boxes import Pinned, frozen
-from customop.core.kinds import AUTOGRAD, JVP
+from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.interpreter import Interpreter
+from customop.core.rule_kind import RuleKind
+from customop.core.samples import explain_read_only, given_by_name
+from customop.core.table import RuleTable
+from customop.core.tracer import Pinned, Tracer, frozen
 from customop.errors import GradientError, counted
-from customop.transforms.carrier import check_carried
 
-__all__ = [
-    "Fresh",
-    "Place",
-    "as_cotangent",
-    "as_input",
-    "as_scalar",
-    "as_tangent",
-    "check_nested_alike",
-    "check_outputs",
-    "chosen",
-    "one_like",
-    "or_zeros",
-    "path_in",
-    "position_in",
-    "positions",
-    "split_aux",
-]
+# ---- arrays of kinds whose plain NumPy code must reach operators ----
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class NeedsCarrier(Exception):
+    """An array that a transform must carry is among its inputs."""
+
+
+def check_carried(value: Any) -> None:
+    """Raise `NeedsCarrier` for an array that a transform must carry."""
+    kind = kind_of[type(value)]
+    if kind is not None and kind.is_carried:
+        raise NeedsCarrier
+
+
+class Carried(Tracer):
+    """An array whose plain NumPy code goes to operators."""
+
+    __slots__ = ()
+
+
+class Carrier(Interpreter):
+    """A transform that only runs operators."""
+
+    kind: ClassVar[RuleKind] = RuleKind("carrier")
+    tracer_class: ClassVar[type[Tracer]] = Carried
+    is_lasting: ClassVar[bool] = True
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator on the arrays themselves."""
+        return self.wrap(op.invoke(self.unwrap(args)))
+
+    def carry(self, tree: Any) -> Any:
+        """A pytree with carriers around the arrays that need one."""
+        return map_leaves(self._carry, tree)
+
+    def _carry(self, value: Any) -> Any:
+        kind = kind_of[type(value)]
+        return Carried(self, value) if kind is not None and kind.is_carried else value
+
+    def uncarry(self, tree: Any) -> Any:
+        """A pytree without the carriers of this transform."""
+        return map_leaves(self.take_out, tree)
+
+
+def uncarried(value: Any) -> Any:
+    """The array in a carrier; other values as they are."""
+    return value.below if type(value) is Carried else value
+
+
+def carry_for(*values: Any) -> Carrier | None:
+    """A carrier for gradients of results of a kind that is carried; None for others.
+
+    Such results come from functions of NumPy's arrays that read others from outside. The
+    formulas then start from a carried gradient, so that most of their code is operators.
+    """
+    for value in values:
+        kind = kind_of[type(value)]
+        if kind is not None and kind.is_carried:
+            return Carrier()
+    return None
+
+
+def carried(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a transformed function on carriers; its results are arrays again."""
+    with Carrier() as carrier:
+        given = [carrier.carry(value) for value in args]
+        named = {name: carrier.carry(value) for name, value in kwargs.items()}
+        return carrier.uncarry(fn(*given, **named))
+
+
+def carries(fn: Callable[P, R]) -> Callable[P, R]:
+    """Let a transform carry arrays among its arguments that need it."""
+
+    @wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return fn(*args, **kwargs)
+        except NeedsCarrier:
+            pass
+        return carried(fn, args, kwargs)  # type: ignore[no-any-return]  # as fn
+
+    return call
+
+
+# ---- arguments that a transform does not follow: a function can only read them ----
+
+
+# Attribute of a function that fixes some arguments of another one: all of them.
+_ALL = "customop: all arguments"
+
+
+def note_inputs(fn: Callable[..., Any], inputs: Any) -> None:
+    """Note all arguments of a call of which `fn` fixes some: they may share memory."""
+    vars(fn)[_ALL] = inputs
+
+
+def inputs_of(fn: Callable[..., Any], given: Any) -> Any:
+    """All arguments of a call of a function that is given some."""
+    return getattr(fn, _ALL, given)
+
+
+def call_reading(
+    fn: Callable[..., Any],
+    describe: Callable[[], str],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    at: Sequence[int],
+    followed: Sequence[Any],
+) -> Any:
+    """Call a function so that no array changes outside which it is not followed by.
+
+    Parameters
+    ----------
+    fn : callable
+    describe : callable
+        Gives the name of the transform, for messages.
+    args, kwargs : sequence, mapping
+        What the transformed function got.
+    at : sequence of int
+        Positions of the arguments that the transform follows.
+    followed : sequence
+        The arguments by position, with tracers at these positions.
+    """
+    swaps: _Swaps = []
+    given = [v if i in at else _unwritten(v, swaps) for i, v in enumerate(followed)]
+    named = {key: _unwritten(v, swaps) for key, v in kwargs.items()} if kwargs else {}
+    try:
+        return fn(*given, **named)
+    except ValueError as error:
+        plain = [v for i, v in enumerate(args) if i not in at] + [*kwargs.values()]
+        names = _names(given_by_name(fn, args, kwargs), plain)
+        way = "differentiate by it too, with argnums"
+        explain_read_only(error, describe(), names, way)
+        raise
+    finally:
+        if swaps:
+            _put_back(swaps)
+
+
+def _names(given: Mapping[str, Any], plain: Iterable[Any]) -> list[str]:
+    """The arguments with arrays among these values."""
+    known = {id(value) for value in plain}
+    return [
+        name
+        for name, value in given.items()
+        if id(value) in known and any(map(is_array, flatten(value)[0]))
+    ]
+
+
+# A list or dict, and by identity the views that stand in it for a while, with the arrays.
+_Swaps = list[tuple[Any, dict[int, tuple[Any, Any]]]]
+
+
+def _unwritten(value: Any, swaps: _Swaps) -> Any:
+    """A value whose arrays can only be read.
+
+    Lists and dicts stay, since a function may add to them. They hold views until
+    `_put_back`.
+    """
+    if isinstance(value, np.ndarray):
+        return read_only(value)
+    if isinstance(value, float | int):
+        return value
+    if type(value) is tuple:
+        return tuple([_unwritten(v, swaps) for v in value])
+    if type(value) is list or type(value) is dict:
+        swapped = {}
+        for key, item in [*_items(value)]:
+            if isinstance(item, np.ndarray) and not item.flags.writeable:
+                continue  # of an outer transform, say
+            view = _unwritten(item, swaps)
+            if view is not item:
+                swapped[id(view)] = view, item
+                value[key] = view
+        if swapped:
+            swaps.append((value, swapped))
+    return value
+
+
+def read_only(array: Any) -> Any:
+    """A view of an array that can only be read; other values as they are."""
+    if not isinstance(array, np.ndarray):
+        return array
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if type(value) is dict else enumerate(value)
+
+
+def _put_back(swaps: _Swaps) -> None:
+    """Put the arrays of lists and dicts back, wherever in these they are now."""
+    for value, swapped in swaps:
+        for key, item in [*_items(value)]:
+            if id(item) in swapped:
+                value[key] = swapped[id(item)][1]
+
+
+# Checks, and fresh gradients.
 
 
 # ---- inputs ----
@@ -173,8 +382,8 @@ def check_nested_alike(
         own, wanted = flatten(tangent)[1], flatten(primal)[1]
         if own != wanted:
             raise GradientError(
-                f"{what}{place(items, i)} is nested as {outline(own)}, must be as"
-                f" {outline(wanted)} like the primal, where * is an array",
+                f"{what}{place(items, i)} is nested as {outline_pytree(own)}, must be as"
+                f" {outline_pytree(wanted)} like the primal, where * is an array",
                 do="pass a tangent for each array of the primal",
             )
 

@@ -10,26 +10,27 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.foreign import check_own_rules
-from customop.arrays.kinds import is_array
+from customop.arrays.kinds import check_own_rules, is_array
+from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
-from customop.arrays.pytree import flatten, spread, unflatten
-from customop.core.boxes import frozen
-from customop.core.given import explain_read_only, given_by_name
 from customop.core.interpreter import current_mode
+from customop.core.samples import explain_read_only, given_by_name
+from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
-from customop.transforms.batch import BatchInterpreter, BatchTracer
-from customop.transforms.carrier import NeedsCarrier, carried, check_carried
-from customop.transforms.generators import restored, sources, states_of, watched
-from customop.transforms.randomness import Draws, RandomnessMode
-from customop.transforms.reading import read_only
+from customop.transforms.generators import (
+    Draws,
+    RandomnessMode,
+    restored,
+    sources,
+    states_of,
+    watched,
+)
 from customop.transforms.runs import subject_of
+from customop.transforms.values import NeedsCarrier, carried, check_carried, read_only
+from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
 
-__all__ = ["vmap"]
-
-row_draws: ModuleType = later(import_module, "customop.transforms.draws")
+random_draws: ModuleType = later(import_module, "customop.transforms.random_draws")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,13 +95,13 @@ def vmap(
     name = getattr(fn, "__name__", "function")
     is_same, is_different = randomness == "same", randomness == "different"
     subject = None if is_same else subject_of(fn, f"draws, {randomness}")
-    watch = row_draws.watched_between if is_different else watched
+    watch = random_draws.watched_between if is_different else watched
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
     is_short = is_short and chunk_size is None
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
-        run: Any = row_draws.drawing_rows(fn) if is_different else fn
+        run: Any = random_draws.drawing_rows(fn) if is_different else fn
         if subject is not None and not subject.is_bare:
             run = watch(run, subject, name)
         draws = Draws() if is_same else None

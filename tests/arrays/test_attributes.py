@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.arrays.describe import describe
+from customop.arrays.nested import describe
 
 X = np.array([[1.25, -2.5], [4.75, 0.5]])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from customop.arrays.dtypes import (
+from customop.arrays.array import (
     ELEMENTS,
     as_element,
     element_of_names,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.arrays.on_demand import find_function
+from customop.arrays.numpy_functions import find_function
 
 X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])
 I = np.array([[1, 2, 3], [4, 5, 6]])  # noqa: E741

@@ -62,11 +62,8 @@ def test_the_table_lists_what_modules_register() -> None:
 
     def noting(function, *rest, **options):
         frame = sys._getframe(1)
-        while (
-            frame.f_globals["__name__"] == "customop.numpy.ufuncs"
-            or frame.f_code.co_name == "serve_cast"
-        ):
-            frame = frame.f_back  # these make operators for other modules
+        while frame.f_code.co_name != "<module>":
+            frame = frame.f_back  # functions make operators for other modules
         module = frame.f_globals["__name__"].rpartition(".")[2]
         seen.setdefault(module, set()).add(name_of(function))
         return real(function, *rest, **options)
@@ -91,8 +88,8 @@ def test_functions_bring_their_modules() -> None:
     program = """
     assert loaded() == []
     co.grad(lambda x: np.cumsum(x)[-1] * 2.0)(X)
-    assert {"running", "keys", "elementwise"} <= {*loaded()}
-    assert not {"products", "einsum", "statistics", "writers"} & {*loaded()}
+    assert {"cumulative", "indexing", "elementwise"} <= {*loaded()}
+    assert not {"matrices", "einsum", "statistics", "places"} & {*loaded()}
     """
     assert run(program) == ""
 
@@ -116,7 +113,7 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_names_bring_operators(name: str) -> None:
     """A name of the namespace, and a list of operators, find what is not loaded yet."""
-    run(f"assert loaded() == []\n{WHOLE[name]}\nassert 'products' in loaded()")
+    run(f"assert loaded() == []\n{WHOLE[name]}\nassert 'matrices' in loaded()")
 
 
 def test_pickled_operators() -> None:
@@ -184,7 +181,7 @@ def test_threads() -> None:
     def gradient(i):
         barrier.wait()
         if i == 5:
-            import customop.numpy.writers
+            import customop.numpy.places
         return co.grad(lambda x: loss[i % 6](inner[i // 2](x)))(X)
 
     with ThreadPoolExecutor(12) as pool:
@@ -225,7 +222,7 @@ def slow_package(folder: Path) -> Path:
 
 
 ASIDE = """
-from customop.arrays.on_demand import add_modules
+from customop.arrays.numpy_functions import add_modules
 
 add_modules("slow", "slow", {"parts": "datetime_as_string"})
 found = []
@@ -250,7 +247,7 @@ print(*found, sep="")
 def test_no_thread_sees_half_a_module(tmp_path: Path) -> None:
     """A function that is registered before its rules waits for them in all threads."""
     program = ASIDE.replace("MAIN", "assert np.datetime_as_string not in FUNCTIONS")
-    program = f"from customop.arrays.on_demand import FUNCTIONS\n{program}"
+    program = f"from customop.arrays.numpy_functions import FUNCTIONS\n{program}"
     assert run(program, slow_package(tmp_path)) == "[3. 3. 3.]" * 2
 
 
@@ -273,7 +270,7 @@ def test_a_failed_import_is_tried_again(tmp_path: Path) -> None:
         "if co.first:\n    co.first = False\n    raise OSError('no disk')\n"
     )
     program = """
-    from customop.arrays.on_demand import add_modules
+    from customop.arrays.numpy_functions import add_modules
 
     co.first = True
     add_modules("whole", "whole", {"broken": "datetime_as_string"})

@@ -9,7 +9,7 @@ import optree
 import pytest
 
 import customop as co
-from customop.arrays.pytree import flatten, spread, unflatten
+from customop.arrays.nested import flatten, spread, unflatten
 
 _X, _Y = np.arange(3.0), np.arange(2.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.arrays import wrappers
+from customop.arrays import kinds
 from customop.errors import RegistrationError
 
 X = np.array([0.5, 1.0, -2.0])
@@ -41,7 +41,7 @@ def inside(value: Any) -> Any:
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The class, for each test alone."""
-    monkeypatch.setattr(wrappers, "_by_class", {})
+    monkeypatch.setattr(kinds, "_by_class_wrappers", {})
     co.register_array_wrapper(Meters, in_meters)
 
 
@@ -129,7 +129,7 @@ def test_explain_names_the_handler() -> None:
 
 
 def test_without_a_handler_the_object_is_refused() -> None:
-    wrappers._by_class.clear()  # nothing else forgets a class
+    kinds._by_class_wrappers.clear()  # nothing else forgets a class
     with pytest.raises(
         co.ArgumentError, match="argument 'x' expects Array, got Meters"
     ):

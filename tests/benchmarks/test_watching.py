@@ -11,7 +11,7 @@ from table import Row, over, ratio
 from timing import Statement, alternate
 
 import customop as co
-from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.reverse import GradInterpreter
 
 X = np.ones(3)
 

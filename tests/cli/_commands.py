@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop import cli
-from customop.core.define import remove_operator
+from customop.core.operator import remove_operator
 from customop.core.registry import operators
 
 ROOT = Path(co.__file__).parent.parent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from customop.cli import finding
-from customop.core import rules
+from customop.cli import targets
+from customop.core import explain
 from customop.core.registry import all_operators, namespaces
 from tests.cli._commands import FILES, Run, forget
 
@@ -40,10 +40,10 @@ def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     names = ("np", "customop", "cli_ops", "cli_checked")
     found = [op for op in all_operators().values() if op.namespace in names]
     known = {op.qualname: op for op in found}
-    monkeypatch.setattr(rules, "all_operators", lambda: known)
-    monkeypatch.setattr(finding, "all_operators", lambda: known)
+    monkeypatch.setattr(explain, "all_operators", lambda: known)
+    monkeypatch.setattr(targets, "all_operators", lambda: known)
     shown = {n: namespaces[n] for n in names}
-    monkeypatch.setattr(finding, "namespaces", shown)
+    monkeypatch.setattr(targets, "namespaces", shown)
 
 
 @pytest.fixture

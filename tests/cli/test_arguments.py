@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.cli import arguments
+from customop.cli import targets
 
 X = np.zeros((3, 4))
 
@@ -48,17 +48,17 @@ READ: dict[str, Any] = {
 def test_arguments_are_read(text: str) -> None:
     """Literals, words and short arrays become Python values."""
     value = READ[text]
-    (found,), keywords = arguments.parse([text], arguments.zeros)
+    (found,), keywords = targets.parse([text], targets.zeros)
     assert type(found) is type(value)
     assert repr(found) == repr(value)
     assert keywords == {}
-    assert arguments.parse([f"k={text}"], arguments.zeros)[1].keys() == {"k"}
+    assert targets.parse([f"k={text}"], targets.zeros)[1].keys() == {"k"}
 
 
 def test_arrays_inside_lists_and_fake_ones() -> None:
     """Lists may hold arrays, and `fake.` makes a fake array."""
-    ((first, second), fake), _ = arguments.parse(
-        ["[f64[2], i64[]]", "fake.f32[2,3]"], arguments.zeros
+    ((first, second), fake), _ = targets.parse(
+        ["[f64[2], i64[]]", "fake.f32[2,3]"], targets.zeros
     )
     assert (first.shape, second.dtype) == ((2,), np.int64)
     assert isinstance(fake, co.FakeArray)
@@ -67,7 +67,7 @@ def test_arrays_inside_lists_and_fake_ones() -> None:
 
 def test_ramp() -> None:
     """Floats go from 0.5 to 1.5; integers are 1."""
-    x = arguments.ramp((2, 3), np.dtype("f4"))
+    x = targets.ramp((2, 3), np.dtype("f4"))
     assert (x.shape, x.dtype, x.min(), x.max()) == ((2, 3), np.float32, 0.5, 1.5)
-    assert arguments.ramp((2,), np.dtype("i4")).tolist() == [1, 1]
-    assert arguments.ramp((0,), np.dtype("f8")).shape == (0,)
+    assert targets.ramp((2,), np.dtype("i4")).tolist() == [1, 1]
+    assert targets.ramp((0,), np.dtype("f8")).shape == (0,)

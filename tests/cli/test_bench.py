@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.cli import benchmarking
+from customop.cli import bench
 from tests.cli._commands import Run
 
 
@@ -42,7 +42,7 @@ def test_bench_times_compiled_calls_where_asked(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The operator, and its gradient, by the back ends that are installed."""
-    monkeypatch.setattr(benchmarking, "_BACKENDS", ("numba", "not_installed"))
+    monkeypatch.setattr(bench, "_BACKENDS", ("numba", "not_installed"))
     argv = ("bench", "cli_ops::scale", "--samples", "1", "--time", "1e-5", "--compile")
     (sample,) = run.json("-m", "cli_ops", *argv)["samples"]
     times = {m["what"]: m["seconds"] for m in sample["times"]}
@@ -92,9 +92,9 @@ def test_bench_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
             calls.extend([runs, number])
             return [6.0, 2.0, 4.0, 100.0, 4.0, 1.0, 5.0]
 
-    monkeypatch.setattr(benchmarking.timeit, "Timer", Timer)
+    monkeypatch.setattr(bench.timeit, "Timer", Timer)
     call = partial(len, (), k=1)
-    assert benchmarking._seconds(call, 7.0) == 4.0 / 2
+    assert bench._seconds(call, 7.0) == 4.0 / 2
     assert calls == [7, 2]
 
 
@@ -111,7 +111,7 @@ def test_bench_takes_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_times_have_three_digits(seconds: float, text: str) -> None:
     """A time has three digits and a unit."""
-    assert benchmarking._time(seconds) == text
+    assert bench._time(seconds) == text
 
 
 def test_bench_leaves_inputs_alone(run: Run) -> None:
@@ -122,8 +122,8 @@ def test_bench_leaves_inputs_alone(run: Run) -> None:
     options = SimpleNamespace(time=1e-5, compile=True)
     op = co.ops.cli_ops.add_.default
     measures = [
-        benchmarking._measured(op, sample, measure, options.time)
-        for measure in benchmarking._measures_of(op, options)
+        bench._measured(op, sample, measure, options.time)
+        for measure in bench._measures_of(op, options)
     ]
     assert x.tolist() == [0.0, 0.0]
     assert [m["what"] for m in measures if m["seconds"] is not None][:2] == [

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import customop as co
-from customop.cli import junit
-from customop.cli.outcomes import CheckOutcome, Report
-from customop.testing.opcheck import CHECKS
+from customop.cli import check as junit
+from customop.cli.plain import CheckOutcome, Report
+from customop.testing.checks.check_jobs import CHECKS
 from tests.cli._commands import Run, lines
 
 
@@ -175,7 +175,7 @@ def test_check_prints_notes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         found.notes["test_sizes"] = "of one size"
         return found
 
-    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    monkeypatch.setattr("customop.cli.check.opcheck", opcheck)
     assert timeless(run("check", "cli_checked:right")) == lines("""
         passed  cli_checked::right  1 passed in T s
           test_sizes  passed  of one size
@@ -192,7 +192,7 @@ def test_check_passes_its_options_on(run: Run, monkeypatch: pytest.MonkeyPatch) 
         seen.append(settings)
         return co.testing.OpCheckResult(op.qualname)
 
-    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    monkeypatch.setattr("customop.cli.check.opcheck", opcheck)
     run("check", "cli_checked:right", "--rtol", "0.5", "--atol=1e-3")
     run("check", "cli_checked:right", "--test-utils", "test_vmap, test_jvp")
     quiet = {"raise_exception": False}
@@ -211,7 +211,7 @@ def test_a_kernel_that_exits_is_an_error(
     def opcheck(op: co.Operator[..., Any], **settings: Any) -> Any:
         raise SystemExit(0)
 
-    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    monkeypatch.setattr("customop.cli.check.opcheck", opcheck)
     found = run.json("check", "cli_checked:right")
     assert found["operators"][0]["checks"][0]["text"] == "SystemExit: 0"
     assert run.status == 1

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from customop.arrays.numpy_names import missing
-from customop.arrays.on_demand import FUNCTIONS
+from customop.arrays.numpy_functions import FUNCTIONS, missing
 from tests.cli._commands import Run
 
 

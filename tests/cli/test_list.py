@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import customop as co
-from customop.cli import finding
-from customop.core import rules
+from customop.cli import targets
+from customop.core import explain
 from customop.core.registry import all_operators
 from tests.cli._commands import Run, at, lines
 
@@ -89,9 +89,9 @@ def test_list_as_json(run: Run, folder: Path) -> None:
 def test_rules_agree_with_calls(run: Run) -> None:
     """A rule is listed if and only if the operator has it."""
     run("list", "cli_ops", "-m", "cli_ops")
-    kinds = {"fake": "fake", "autograd": rules.AUTOGRAD, "vmap": rules.VMAP}
-    for op in finding.matching(["np", "cli_ops"]):
-        found = {r.name: r.origin for r in rules.rules_of(op)}
+    kinds = {"fake": "fake", "autograd": explain.AUTOGRAD, "vmap": explain.VMAP}
+    for op in targets.matching(["np", "cli_ops"]):
+        found = {r.name: r.origin for r in explain.rules_of(op)}
         for name, kind in kinds.items():
             try:
                 op.rule(kind)  # type: ignore[arg-type]  # a name or a kind

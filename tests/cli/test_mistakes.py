@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop import cli
-from customop.testing.opcheck import CHECKS
+from customop.testing.checks.check_jobs import CHECKS
 from tests.cli._commands import Run
 
 SEE = "do: import its module with -m MODULE; 'customop list' shows what is there"

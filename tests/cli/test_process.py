@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from customop import cli
-from customop.testing.apart.child import CAN_FORK
+from customop.testing.processes.child import CAN_FORK
 from tests.cli._commands import ROOT, Run
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.compiling.numpy_backend.layout import cuts_from
-from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.numpy_backend.elementwise_runs import limits
+from customop.compiling.numpy_backend.run_plans import cuts_from
 from tests.compiling._array_programs import bits, outcome
 from tests.compiling.test_numpy_backend import built, check_programs
 

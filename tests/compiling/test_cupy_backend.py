@@ -16,7 +16,7 @@ import pytest
 
 import customop as co
 from customop.compiling import cupy_backend
-from customop.compiling.default import build
+from customop.compiling.backends import build
 
 
 class Stream:

@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.compiling.groups import (
+from customop.compiling.backends import Kernel, is_in_c_order
+from customop.compiling.kernel_code import (
+    C_TYPES,
     ElementProgram,
     find_groups,
+    in_c,
+    in_python,
     program_of,
     with_kernels,
 )
-from customop.compiling.kernel import Kernel, is_in_c_order
 from customop.compiling.numpy_backend.build import build
-from customop.compiling.scalar_code import C_TYPES, in_c, in_python
-from customop.graph.passes.partition import split_graph
+from customop.graph.subgraphs import split_graph
 
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 DTYPES = ("?", *INTEGERS, "f4", "f8")

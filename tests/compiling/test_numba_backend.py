@@ -12,7 +12,7 @@ import pytest
 
 import customop as co
 from customop.compiling import backends
-from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.numpy_backend.elementwise_runs import limits
 from customop.compiling.team import team
 
 X = np.linspace(0.5, 2.0, 24).reshape(4, 6)

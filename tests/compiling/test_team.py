@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.numpy_backend.elementwise_runs import limits
 from customop.compiling.team import Team
 from customop.compiling.team import team as shared
 from tests.compiling._array_programs import bits, outcome

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.compiling.quiet import is_quiet
+from customop.compiling.capture import is_quiet
 from tests.compiling.programs import observe
 
 X = np.array([0.0, 1.0, -1.0])

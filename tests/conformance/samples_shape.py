@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.numpy.repeats import repeated_places
+from customop.numpy.join import repeated_places
 from tests.conformance.samples import Sample
 
 __all__ = ["SAMPLES"]

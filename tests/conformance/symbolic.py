@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 import customop as co
-from customop.arrays.strides import axis_order
-from customop.shapes.active_context import set_active
+from customop.arrays.array import axis_order
 from customop.shapes.expressions import value_of
-from customop.shapes.size_context import SizeContext
+from customop.shapes.size_context import SizeContext, set_active
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 

@@ -11,7 +11,7 @@ import optree
 import pytest
 
 import customop as co
-from customop.core.kinds import AUTOGRAD, VMAP
+from customop.core.builtin_kinds import AUTOGRAD, VMAP
 from customop.core.registry import all_operators
 from tests.conformance import checks
 from tests.conformance.samples import Sample

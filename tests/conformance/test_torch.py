@@ -17,8 +17,8 @@ from tests.conformance.foreign import BATCHED, DIFFERENTIABLE, SAMPLES, Library
 from tests.conformance.samples import Sample
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-arrays: Any = pytest.importorskip("customop.interop.torch.arrays")
-values: Any = pytest.importorskip("customop.interop.torch.values")
+arrays: Any = pytest.importorskip("customop.interop.torch.tensors")
+values: Any = pytest.importorskip("customop.interop.torch.tensors")
 
 TORCH = Library("torch", torch.Tensor, values.tensor_of, values.as_array)
 

@@ -3,7 +3,8 @@
 import pytest
 
 import customop as co
-from customop.core.interpreter import current_mode, open_modes
+from customop.core.interpreter import current_mode
+from customop.core.observe import open_modes
 
 
 def _interrupted() -> None:

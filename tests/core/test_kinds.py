@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.schema.signatures import (
+from customop.schema.agreement import (
     check_parameters,
     has_exactly,
     mismatch,

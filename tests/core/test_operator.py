@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.generated import generate
+from customop.core.codegen import generate
 
 _numbers = itertools.count()
 X = np.arange(6.0).reshape(2, 3)

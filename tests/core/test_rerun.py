@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.holders import is_held
+from customop.core.redefine import is_held
 from customop.core.registry import namespaces, operators
 
 X = np.ones(2)

@@ -16,7 +16,7 @@ import pytest
 
 import customop as co
 from customop.config import Config
-from customop.core.contract.memory import last_write
+from customop.core.contract import last_write
 from tests.strict_arrays import KIND, StrictArray, to_strict
 
 X = np.array([1.0, 2.0, 3.0])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 import customop as co
-from customop.core.derived.find import derive_vmap
+from customop.core.derived_rules import derive_vmap
 from customop.testing import opcheck
 
 RNG = np.random.default_rng(20240229)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.waivers import CHECK_NAMES
+from customop.core.samples import CHECK_NAMES
 from customop.errors import ArgumentError, OpCheckError, RegistrationError
 from customop.testing import opcheck
-from customop.testing.opcheck import CHECKS
+from customop.testing.checks.check_jobs import CHECKS
 
 _REASON = "a straight-through estimator"
 _INPUT = (np.array([0.6, 1.7]),)

@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.graph.pictures.costs import bytes_of, cost_of
-from customop.graph.pictures.layers import lay_out
-from customop.graph.pictures.page import page_html
-from customop.pages.markup import visible
+from customop.graph.pictures.drawing import lay_out
+from customop.graph.pictures.graph_page import bytes_of, cost_of, page_html
+from customop.pages.html import visible
 from tests.browser import Visit
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.shapes.active_context import check
-from customop.shapes.size_context import SizeContext
+from customop.shapes.size_context import SizeContext, check
 from tests.graph._broken_files import broken_json
 from tests.graph.test_file_errors import changed, message
 from tests.graph.test_files import loaded, saved

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.graph.once import run_once
+from customop.graph.walk import run_once
 
 from ._programs import BUFFER, OPS, inputs, program
 

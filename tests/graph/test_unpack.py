@@ -13,7 +13,7 @@ import optree
 import pytest
 
 import customop as co
-from customop.graph.unpack import packer, unpacker
+from customop.graph.code_parts import packer, unpacker
 
 
 class Pair(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.kinds import JVP, VMAP
+from customop.core.builtin_kinds import JVP, VMAP
 from customop.core.registry import find_operator
 
 X = np.array([1.0, 2.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.define import remove_operator
+from customop.core.operator import remove_operator
 from customop.core.registry import namespaces, operators, registrations
 from customop.core.table import fallbacks
 

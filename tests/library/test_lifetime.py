@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core import define, registry, table
+from customop.core import operator, registry, table
 from customop.core.registry import find_operator
-from customop.library import scope
+from customop.library import library
 
 X = np.array([1.0, 2.0])
 
@@ -47,8 +47,8 @@ def test_ten_thousand_operators_leave_nothing() -> None:
         len(registry.operators),
         len(registry.namespaces),
         len(registry.registrations),
-        len(define._retired),
-        len(scope.owners),
+        len(operator._retired),
+        len(library.owners),
         len(table.fallbacks),
     )
     co.grad(lambda x: (x + 1.0).sum())(X)  # it brings operators of NumPy

@@ -14,7 +14,7 @@ if importlib.util.find_spec("mypy") is None:
 
 import customop as co
 import customop.mypy
-from customop.mypy.names import own_name
+from customop.mypy.hints import own_name
 
 PACKAGE = Path(co.__file__).parent
 FOLDERS = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir())

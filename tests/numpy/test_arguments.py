@@ -11,8 +11,8 @@ import optree
 import pytest
 
 import customop as co
+from customop.arrays.numpy_functions import FUNCTIONS
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.arrays.on_demand import FUNCTIONS
 from tests.numpy import _examples
 from tests.numpy import _matrix_arguments as matrices
 from tests.numpy import _signal_arguments as signals

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.numpy.flat import scattered
+from customop.numpy.index_operators import scattered
 
 X = np.arange(120.0).reshape(2, 3, 4, 5)
 

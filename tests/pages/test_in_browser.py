@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.page import operator_card
-from customop.pages.blocks import card, fold, grid, mono, title
-from customop.pages.write import in_notebook
-from customop.pages.write import page as page_of
+from customop.core.explain import operator_card
+from customop.pages.html import card, fold, grid, in_notebook, mono, title
+from customop.pages.html import page as page_of
 from tests.browser import Visit
 from tests.pages._reading import HOSTILE
 from tests.pages.test_objects import CASES, NASTY, operator

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from customop.pages import blocks
-from customop.pages.markup import element, html_of, visible
-from customop.pages.write import data_text, in_notebook, page
+from customop.pages import html
+from customop.pages.html import data_text, element, html_of, in_notebook, page, visible
 from tests.pages._reading import HOSTILE, read
 
 TEXTS = st.one_of(
@@ -44,12 +43,12 @@ def test_what_does_not_show_is_written_out(text: str) -> None:
 def blocks_of(a: str, b: str) -> list[object]:
     """One of each block, with texts in every place."""
     return [
-        blocks.title(a, b, blocks.badge(a, "bad"), lead=b),
-        blocks.section(a, blocks.prose(b), note=a),
-        blocks.fold(a, blocks.code(b), note=b, is_open=True),
-        blocks.fact_list([("x", a), (b, blocks.mono(b))]),
-        blocks.grid([a, b], [[a, blocks.faint(b)], ["1", a]], numbers=[1]),
-        blocks.place_of(f"/{a}/x:1"),
+        html.title(a, b, html.badge(a, "bad"), lead=b),
+        html.section(a, html.prose(b), note=a),
+        html.fold(a, html.code(b), note=b, is_open=True),
+        html.fact_list([("x", a), (b, html.mono(b))]),
+        html.grid([a, b], [[a, html.faint(b)], ["1", a]], numbers=[1]),
+        html.place_of(f"/{a}/x:1"),
         element("i", b, title=a),
     ]
 
@@ -82,9 +81,9 @@ def test_data_cannot_end_its_element(number: int) -> None:
 def test_long_texts_are_shortened() -> None:
     """A megabyte of text does not make a page of a megabyte."""
     long = "x" * 1_000_000
-    assert len(html_of(blocks.prose(long))) < 50_000
-    assert len(html_of(blocks.grid(["a"], [[long]]))) < 5_000
-    assert "..." in html_of(blocks.mono(long))
+    assert len(html_of(html.prose(long))) < 50_000
+    assert len(html_of(html.grid(["a"], [[long]]))) < 5_000
+    assert "..." in html_of(html.mono(long))
 
 
 class _Shouting(str):

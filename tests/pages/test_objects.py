@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.pages.markup import visible
+from customop.pages.html import visible
 from tests.pages._reading import HOSTILE, ReadPage, read
 
 NASTY = "".join(HOSTILE[:8])
@@ -271,7 +271,7 @@ def test_names_of_threads_are_data() -> None:
 
 def test_a_notebook_keeps_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long profile does not fill a notebook; the page says how many are left out."""
-    from customop.profiling import page  # noqa: PLC0415  # it is loaded late
+    from customop.profiling import profile as page  # noqa: PLC0415  # it is loaded late
 
     monkeypatch.setattr(page, "_MOST_IN_NOTEBOOK", 3)
     with co.profile() as p:

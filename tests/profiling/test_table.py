@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.profiling.units import show_bytes, show_time
+from customop.profiling.profile import show_bytes, show_time
 from tests.profiling._profiled import (
     CLOCK,
     X,

@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop.core.observe import observers, open_modes
-from customop.transforms.autograd import interpreter
+from customop.transforms.autograd import reverse
 from tests.nesting.test_words import (
     AT,
     COEFFICIENTS,
@@ -213,7 +213,7 @@ def snapshot() -> dict[str, Any]:
     }
     codes = {op.qualname: op.call.__code__ for op in (square, composed)}
     plans = {
-        op.qualname: op.plans.by_tracer[interpreter.GradTracer].__globals__.get("setup")
+        op.qualname: op.plans.by_tracer[reverse.GradTracer].__globals__.get("setup")
         for op in (square,)
     }
     return {"names": names, "codes": codes, "plans": plans}

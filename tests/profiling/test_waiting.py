@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.profiling import call_log
-from customop.profiling.tree import Track
+from customop.profiling import call_tree
+from customop.profiling.call_tree import Track
 from tests.profiling._profiled import CLOCK, X, define, events_of
 
 
@@ -42,7 +42,7 @@ def work() -> None:
 
 def seen(most: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Rows, and the events of a trace but for when they begin."""
-    monkeypatch.setattr(call_log, "_MOST_WAITING", most)
+    monkeypatch.setattr(call_tree, "_MOST_WAITING", most)
     with co.profile(clock=CLOCK) as p:
         work()
     events = events_of(p, folder)
@@ -72,7 +72,7 @@ def test_order_after_any_number_of_calls(
 
 def test_rows_while_calls_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may ask at any time; in the end all calls are counted."""
-    monkeypatch.setattr(call_log, "_MOST_WAITING", 5)
+    monkeypatch.setattr(call_tree, "_MOST_WAITING", 5)
     twice(X)
     counts: list[int] = []
     with co.profile() as p:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 
-from customop.core import define
-from customop.core.define import remove_operator
+from customop.core import operator
+from customop.core.operator import remove_operator
 from customop.core.registry import namespaces
-from customop.pytest import session  # noqa: F401  # once for all runs inside of this
+from customop.pytest import checked_tests  # noqa: F401  # once for all runs inside of this
 from tests.pytest._project import Project
 
 PLUGIN = "customop.pytest.plugin"
@@ -50,4 +50,4 @@ def project(
         remove_operator(op)
     # The next project, in another file, must not revive these.
     for op in ops:
-        define._retired.pop(op.qualname, None)
+        operator._retired.pop(op.qualname, None)

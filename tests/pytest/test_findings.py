@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.pytest.findings import CheckFinding, findings_of
-from customop.pytest.known_failures import Outcome
-from customop.pytest.recording import Recorder
-from customop.pytest.requests import is_named
+from customop.pytest.findings import CheckFinding, Recorder, findings_of
+from customop.pytest.options import Outcome, is_named
 
 
 @co.custom_op("findings::double", mutates_args=())

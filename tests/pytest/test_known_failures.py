@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 import customop as co
-from customop.pytest.known_failures import (
-    Changes,
-    CheckKey,
-    KnownFailures,
-    Outcome,
-    Ran,
-)
+from customop.pytest.options import Changes, CheckKey, KnownFailures, Outcome, Ran
 
 CHECKS = ("test_schema", "test_faketensor", "test_vmap")
 A, B = "tests/test_a.py::test_a", "tests/test_a.py::test_b[x]"

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from customop.testing.opcheck import CHECKS
+from customop.testing.checks.check_jobs import CHECKS
 from tests.pytest._project import FAR, SUITE, Project, lines
 
 pytest_plugins = ("pytester",)

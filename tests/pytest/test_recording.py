@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.pytest.recording import RecordedCall, Recorder
-from customop.pytest.requests import is_named
+from customop.pytest.findings import RecordedCall, Recorder
+from customop.pytest.options import is_named
 
 
 @co.custom_op("recording::scale", mutates_args=())

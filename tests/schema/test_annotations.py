@@ -20,7 +20,8 @@ from typing_extensions import TypeAliasType, TypedDict, TypeVar
 import customop as co
 from customop.arrays.array import Array
 from customop.errors import SchemaError
-from customop.schema.annotations import holds_arrays, schema_type
+from customop.schema.annotations import schema_type
+from customop.schema.types import holds_arrays
 
 
 class Colour(enum.Enum):

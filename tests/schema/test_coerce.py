@@ -10,13 +10,11 @@ import pytest
 
 import customop as co
 from customop.schema.annotations import NAMES
-from customop.schema.base_types import examples_of
-from customop.schema.coerce import coerce
-from customop.schema.fit import Mismatch
-from customop.schema.parameters import print_value
+from customop.schema.coerce import Mismatch, coerce, examples_of
 from customop.schema.types import (
     Base,
     ListOf,
+    print_value,
 )
 from tests.schema._same import same_value
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.schema.infer import infer
-from customop.schema.outline import outline_of
+from customop.schema.infer import infer, outline_of
 from customop.schema.schema import Schema
 
 

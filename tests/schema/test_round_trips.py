@@ -16,26 +16,24 @@ from hypothesis import strategies as st
 import customop as co
 from customop.schema.annotations import class_type
 from customop.schema.coerce import coerce
-from customop.schema.parameters import (
-    KEYWORD_ONLY,
-    MISSING,
-    POSITIONAL,
-    POSITIONAL_ONLY,
-    Alias,
-    Parameter,
-    Return,
-)
 from customop.schema.types import (
     ARRAY,
     DEVICE,
     DTYPE,
+    KEYWORD_ONLY,
+    MISSING,
     OPERAND,
+    POSITIONAL,
+    POSITIONAL_ONLY,
     SCALAR,
+    Alias,
     Base,
     Choice,
     DictOf,
     ListOf,
     Maybe,
+    Parameter,
+    Return,
     SchemaType,
     TupleOf,
     holds_arrays,

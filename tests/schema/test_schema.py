@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.schema.parameters import (
-    MISSING,
-)
+from customop.schema.types import MISSING
 
 pytestmark = pytest.mark.usefixtures("built_in_kinds")
 

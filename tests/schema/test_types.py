@@ -21,9 +21,7 @@ from typing_extensions import ReadOnly, TypedDict, TypeVar
 
 import customop as co
 from customop.schema.annotations import class_type, find_class, schema_type
-from customop.schema.coerce import coerce
-from customop.schema.defaults import check_default
-from customop.schema.fit import Mismatch
+from customop.schema.coerce import Mismatch, check_default, coerce
 
 X = np.ones(3)
 HERE = __name__

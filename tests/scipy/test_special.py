@@ -16,7 +16,7 @@ import customop.scipy.linalg  # noqa: E402  # after the test for SciPy
 import customop.scipy.sparse  # noqa: E402  # as above
 import customop.scipy.special as ours  # noqa: E402  # as above
 from customop.core.registry import operators  # noqa: E402  # as above
-from customop.scipy.ufuncs import SCALED, STEPS, UFUNCS  # noqa: E402
+from customop.scipy.special_ufuncs import SCALED, STEPS, UFUNCS  # noqa: E402
 
 HALF, ZERO = 0.5, np.array(0.0)
 

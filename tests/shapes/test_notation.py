@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import customop as co
-from customop.arrays.dtypes import ELEMENTS
+from customop.arrays.array import ELEMENTS
 from customop.schema.annotations import schema_type
 from customop.schema.types import ArrayType
 from customop.shapes.notation import parse_shape

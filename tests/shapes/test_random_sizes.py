@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 from customop import SymInt, sizes
-from customop.shapes.division import floor_divide, largest, modulo, smallest, substitute
 from customop.shapes.expressions import (
     Expr,
     Number,
     add,
+    floor_divide,
+    largest,
+    modulo,
     multiply,
+    smallest,
+    substitute,
     subtract,
     symbol,
     terms_of,

@@ -15,7 +15,7 @@ from typing_extensions import TypeAliasType, TypeVar
 import customop as co
 from customop.schema.annotations import schema_type
 from customop.schema.types import ArrayType
-from customop.stubgen.types import TypeText, value_text
+from customop.stubgen.stubs import TypeText, value_text
 
 HERE = __name__
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import customop as co
 from customop.testing import Sample
-from customop.testing.inputs.places import arrays_in
+from customop.testing.inputs.sample_values import arrays_in
 
 
 def operator(fn: Callable[..., Any], fake: Any = None, **options: Any) -> Any:

@@ -25,10 +25,11 @@ import pytest
 import customop as co
 from customop.errors import OpCheckError
 from customop.testing import opcheck
-from customop.testing.apart.child import Child
-from customop.testing.checks import found, outcomes
-from customop.testing.checks.check import Check
+from customop.testing.checks import outcomes
+from customop.testing.checks import outcomes as found
+from customop.testing.checks.check_runs import Check
 from customop.testing.checks.session import Session
+from customop.testing.processes.child import Child
 
 _MATRIX = np.arange(12.0).reshape(4, 3)
 

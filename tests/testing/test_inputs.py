@@ -15,13 +15,12 @@ import customop as co
 from customop.arrays.nested import children
 from customop.core.registry import all_operators
 from customop.testing import Sample
-from customop.testing.inputs import oracle
-from customop.testing.inputs.find import base_samples
-from customop.testing.inputs.memory import fresh
-from customop.testing.inputs.numbers import fill
-from customop.testing.inputs.places import arrays_in
+from customop.testing.checks.check_runs import repro, show_sample
+from customop.testing.inputs import search
+from customop.testing.inputs.input_patterns import base_samples
+from customop.testing.inputs.sample_values import arrays_in, fresh
 from customop.testing.inputs.shrink import shrink
-from customop.testing.reproduce import repro, show_sample
+from customop.testing.inputs.templates import fill
 
 from . import probed
 from .probed import CASES
@@ -455,14 +454,14 @@ def test_slow_answers_of_kernels_change_nothing(
         repro(op, s) for op in [operator(probed.interp)] for s in base_samples(op)
     ]
     clock = itertools.count(step=0.002)  # seconds that each answer seems to take
-    monkeypatch.setattr(oracle, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(search, "perf_counter", lambda: next(clock))
     op = operator(probed.interp)
     assert [repro(op, s) for s in base_samples(op)] == expected
 
 
 def test_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends after a number of calls even if nothing is accepted."""
-    monkeypatch.setattr(oracle, "_CALLS", 50)
+    monkeypatch.setattr(search, "_CALLS", 50)
     asked: list[Any] = []
 
     def refuses(x: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ import pytest
 
 import customop as co
 from customop.testing import opcheck
-from customop.testing.apart.child import Child
-from customop.testing.checks import kept
-from customop.testing.checks.reach import reach_of
+from customop.testing.checks import child_reuse
+from customop.testing.checks.child_reuse import reach_of
+from customop.testing.processes.child import Child
 from tests.beside import beside
 
 FACTOR = 2.0
@@ -82,9 +82,9 @@ def _fake(x: Any, *rest: Any, **more: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_child_before() -> Iterator[None]:
-    kept.close_kept()
+    child_reuse.close_kept()
     yield
-    kept.close_kept()
+    child_reuse.close_kept()
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_kernels_with_state_have_a_child_each_time(
 def test_block_of_checks_shares_a_child(forks: list[int]) -> None:
     """Between its checks nothing else runs, so that C code keeps what it has."""
     ops = [_operator(kernel) for kernel in (in_c, scaled, from_a_list)]
-    with kept.undisturbed():
+    with child_reuse.undisturbed():
         for op in ops[:2] * 2:
             assert _check(op) == []
         assert len(forks) == 1
@@ -288,7 +288,7 @@ def test_faults_are_those_of_a_new_child(forks: list[int]) -> None:
     first, second = _operator(leaves_an_error_state), _operator(divides)
     assert _check(first) == []
     alone = opcheck(second, (np.ones(3),), test_utils=_CHECKS, raise_exception=False)
-    kept.close_kept()
+    child_reuse.close_kept()
     expected = opcheck(second, (np.ones(3),), test_utils=_CHECKS, raise_exception=False)
     assert dict(alone) == dict(expected)
 
@@ -325,7 +325,7 @@ def test_crash_in_a_kept_child_is_one_of_a_new_child(forks: list[int]) -> None:
 def test_child_that_has_ended_is_replaced(
     forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("customop.testing.apart.child._IDLE", 0.05)
+    monkeypatch.setattr("customop.testing.processes.child._IDLE", 0.05)
     op = _operator(scaled)
     _check(op)
     time.sleep(0.3)
@@ -383,5 +383,5 @@ def test_other_threads_define_operators_meanwhile() -> None:
         for number in range(1000):
             many.define(f"one_of_many{number}(Array x) -> Array")
         with beside(come_and_go):
-            found = [kept.World(op) for _ in range(200)]
+            found = [child_reuse.World(op) for _ in range(200)]
     assert len(found) == 200

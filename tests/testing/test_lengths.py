@@ -11,7 +11,7 @@ import pytest
 
 import customop as co
 from customop.testing import Sample, opcheck
-from customop.testing.inputs.lengths import Longer, longer
+from customop.testing.inputs.shrink import Longer, longer
 
 X = np.array([0.1, 0.2, 0.5])
 NUMBERS = count()

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behavior, check
-from customop.testing.opcheck import CHECKS
+from customop.testing.checks import behavior_checks, check_runs
+from customop.testing.checks.check_jobs import CHECKS
 
 HERE = Path(__file__)
 
@@ -630,7 +630,7 @@ def test_compiled_kernel() -> None:
 
 def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that does not release its lock is a fault."""
-    monkeypatch.setattr(behavior, "_LONGEST", 0.01)
+    monkeypatch.setattr(behavior_checks, "_LONGEST", 0.01)
     lock = threading.RLock()
     made: list[Any] = []
 
@@ -679,7 +679,7 @@ def test_empty_arrays_have_no_derivative() -> None:
 
 def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check stops after its time, with a note."""
-    monkeypatch.setattr(check, "_SECONDS", 0.0)
+    monkeypatch.setattr(check_runs, "_SECONDS", 0.0)
     found = opcheck(scale, (X, 3.0), test_utils=("test_layouts", "test_sizes"))
     assert found.notes == {
         "test_layouts": "the kernel is slow: stopped after 0 s, at input 1",

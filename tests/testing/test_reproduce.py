@@ -17,9 +17,9 @@ import pytest
 import customop as co
 from customop.arrays.nested import children
 from customop.testing import Sample
-from customop.testing.inputs.find import base_samples
+from customop.testing.checks.check_runs import repro, show_sample
+from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.variations import dtypes, layouts
-from customop.testing.reproduce import repro, show_sample
 
 from . import probed
 from .probed import CASES
@@ -196,7 +196,7 @@ def test_script_of_a_main_program(tmp_path: Path) -> None:
     """The script runs the file of an operator that is defined in __main__."""
     program = PROGRAM + textwrap.dedent("""
         if __name__ == "__main__":
-            from customop.testing.reproduce import repro
+            from customop.testing.checks.check_runs import repro
             from customop.testing import Sample
             print(repro(total, Sample((np.array([4.5, 1.0]),))))
     """)

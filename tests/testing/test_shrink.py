@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from customop.testing import Sample
-from customop.testing.inputs.find import base_samples
+from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.shrink import shrink
 
 from . import probed

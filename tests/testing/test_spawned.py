@@ -14,10 +14,10 @@ import pytest
 import customop as co
 from customop.errors import OpCheckError
 from customop.testing import opcheck
-from customop.testing.apart.child import CAN_FORK
-from customop.testing.apart.crash import crash_of
-from customop.testing.apart.spawned import SpawnedChild
-from customop.testing.checks import elsewhere, found, outcomes
+from customop.testing.checks import outcomes
+from customop.testing.checks import outcomes as elsewhere
+from customop.testing.checks import outcomes as found
+from customop.testing.processes.child import CAN_FORK, SpawnedChild, crash_of
 from tests.testing import spawn_operators as ops
 
 _X = np.arange(1.0, 4.0)
@@ -110,7 +110,7 @@ def test_operator_that_is_another_one_there(monkeypatch: pytest.MonkeyPatch) -> 
 _SCRIPT = """
 import numpy as np
 import customop as co
-from customop.testing.checks import found, outcomes
+from customop.testing.checks import outcomes as found; from customop.testing.checks import outcomes
 
 found.CAN_FORK = outcomes.CAN_FORK = False
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import customop as co
 from customop.core.registry import find_operator
 from customop.testing import Sample, strategies
-from customop.testing.inputs.memory import fresh
+from customop.testing.inputs.sample_values import fresh
 
 from .probed import CASES
 from .test_inputs import is_finite, operator
@@ -318,7 +318,7 @@ def test_strategies_need_hypothesis() -> None:
         sys.modules["hypothesis"] = None
         import numpy as np, customop as co
         from customop import testing
-        from customop.testing.inputs.find import base_samples
+        from customop.testing.inputs.input_patterns import base_samples
         assert base_samples(co.ops.np.sin.default)
         try:
             testing.strategies
@@ -336,7 +336,7 @@ def test_testing_leaves_hypothesis_out() -> None:
     done = run("""
         import sys
         import customop as co, customop.testing
-        from customop.testing.inputs.find import base_samples
+        from customop.testing.inputs.input_patterns import base_samples
         base_samples(co.ops.np.matmul.default)
         assert "hypothesis" not in sys.modules
         customop.testing.strategies

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.kinds import AUTOGRAD
+from customop.core.builtin_kinds import AUTOGRAD
 from customop.testing import Sample
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import at_special_values
-from customop.testing.inputs.find import base_samples
-from customop.testing.inputs.memory import fresh
+from customop.testing.inputs.input_patterns import base_samples
+from customop.testing.inputs.sample_values import fresh
 from customop.testing.inputs.variations import dtypes, layouts
 
 from . import probed

@@ -1,27 +1,250 @@
-"""The code of a graph, for NumPy's arrays."""
+"""The code of a graph for NumPy's arrays: one call after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
-from customop.compiling.numpy_backend.in_place import write_in_place
-from customop.compiling.numpy_backend.number_arrays import with_number_arrays
-from customop.compiling.numpy_backend.runs import CallRun, find_runs
-from customop.compiling.numpy_backend.simplify import simplified
-from customop.compiling.numpy_backend.straight import StraightLines
+from customop.compiling.numpy_backend.blocks import BlockRun
+from customop.compiling.numpy_backend.call_text import (
+    WRITERS,
+    WRITING,
+    builtin_kernel,
+    out_of,
+    ufunc_of,
+    ufunc_text,
+)
+from customop.compiling.numpy_backend.elementwise_runs import CallRun, find_runs
+from customop.compiling.numpy_backend.simplify import (
+    find_reuses,
+    simplified,
+    with_number_arrays,
+    write_in_place,
+)
 from customop.compiling.report import NodeGroup
 from customop.config import config
-from customop.core.changes import changing
-from customop.core.generated import generate
+from customop.core.codegen import generate
+from customop.core.table import RuleTable, changing
 from customop.errors import counted
+from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.graph.node import Node
-from customop.graph.replay import GivenCode, is_plain, kernel_of, note_nodes
+from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
+from customop.graph.replay import (
+    GivenCode,
+    GraphLines,
+    can_be_direct,
+    is_plain,
+    kernel_of,
+    name_of,
+    note_nodes,
+)
+from customop.progress import node_channel
 
-__all__ = ["build"]
+# ---- the straight line: one call of NumPy after the other ----
+
+
+Inner = Callable[[GraphModule], GraphModule]
+_IN_TRY: Final = " " * 8
+
+
+class StraightLines(GraphLines):
+    """The function of a graph, with the kernels of NumPy's operators.
+
+    Parameters
+    ----------
+    graph : Graph
+    inner : callable
+        Compiles the graphs of control flow.
+
+    Attributes
+    ----------
+    kernels : dict
+        Operator -> the kernel that the lines call, or None for the operator itself.
+    """
+
+    def __init__(self, graph: Graph, inner: Inner) -> None:
+        super().__init__(graph)
+        self._inner: Inner = inner
+        self._of_module: dict[int, GraphModule] = {}
+        self.kernels: dict[RuleTable, Any] = {}
+        self._run_of: dict[Node, CallRun] = {}
+        self._reuses: dict[Node, Node] = {}
+        self._name_of_run: dict[CallRun, str] = {}
+        self._blocks: dict[str, BlockRun] = {}
+
+    def add(self, line: str, node: Node | None = None, indent: str = _IN_TRY) -> None:
+        """Add a line of the body, inside its ``try``."""
+        super().add(line, node, indent)
+
+    def write_function(self, is_stale: str, again: str, note: str) -> None:
+        """Write the whole function.
+
+        Parameters
+        ----------
+        is_stale : str
+            A condition for which the function named `again` is called.
+        again, note : str
+            Names of functions: of the same arguments, and of an error.
+        """
+        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        named = [(node, self.local(node)) for node in inputs]
+        given = ", ".join([name for _, name in named])
+        self.add(f"def forward({given}):", indent="")
+        self.add(f"if {is_stale}: return {again}({given})", indent="    ")
+        self.add("try:", indent="    ")
+        self.write_sizes(named)
+        self.write_nodes()
+        self.add("except Exception as error:", indent="    ")
+        self.add(f"{note}(error)")
+        self.add("raise")
+
+    def write_sizes(self, named: Sequence[tuple[Node, str]]) -> None:
+        """Write the lines for the sizes of inputs; the caller has checked them."""
+        if self.sizes is not None:
+            for line in self.sizes.of_inputs(named):
+                if not line.startswith("if "):
+                    self.add(line)
+
+    def write_nodes(self) -> None:
+        """Write the lines of all nodes; a run takes the place of its last call."""
+        last = self._last_uses()
+        self._reuses = find_reuses(self.graph, self._run_of)
+        found, count = self.graph.nodes, self.graph.count
+        for node in node_channel.each(found, "writing code", count):
+            run = self._run_of.get(node)
+            if run is None:
+                self.write(node, last.get(node, []))
+            elif node is run.calls[-1]:
+                self._write_run(run, last.get(node, []))
+
+    def _last_uses(self) -> dict[Node, list[Node]]:
+        """For each node, those whose values are not needed after it."""
+        found: dict[Node, list[Node]] = {}
+        seen: set[Node] = set()
+        for node in reversed(self.graph.nodes):
+            run = self._run_of.get(node)
+            if run is not None and node is not run.calls[-1]:
+                continue
+            for used in _used(node) if run is None else run.given:
+                if used not in seen and used.op != CONSTANT:
+                    seen.add(used)
+                    found.setdefault(node, []).append(used)
+            for made in [node] if run is None else run.results:
+                if made not in seen and made.op in (CALL, ITEM, PLACEHOLDER):
+                    found.setdefault(node, []).append(made)
+        return found
+
+    # ---- runs ----
+
+    def take_runs(self, runs: Sequence[CallRun]) -> None:
+        """Write the functions of runs, before that of the graph."""
+        for run in runs:
+            block = BlockRun(run)
+            name = self.bind("run", block)
+            self._blocks[name] = block
+            self._run_of.update(dict.fromkeys(run.calls, run))
+            self._name_of_run[run] = name
+            self._write_calls(f"{name}_one_by_one", run, run.calls, run.results)
+            if run.before:
+                self._write_calls(f"{name}_first", run, run.before, run.before)
+
+    def _write_calls(
+        self, name: str, run: CallRun, calls: Sequence[Node], results: Sequence[Node]
+    ) -> None:
+        """Write a function of a list of operands, which calls one after the other."""
+        body = "    "
+        self.add(f"def {name}(given):", indent="")
+        given = run.given
+        if given:
+            self.add(
+                f"{', '.join([self.local(n) for n in given])}, = given", indent=body
+            )
+        is_all = calls is run.calls
+        if is_all:
+            self.add("given.clear()", indent=body)
+        ends = {n: call for call in calls for n in _used(call)} if is_all else {}
+        kept = {*results}
+        ending: dict[Node, list[str]] = {}
+        for node, call in ends.items():
+            if node not in kept and node.op != CONSTANT:
+                ending.setdefault(call, []).append(self.local(node))
+        for call in calls:
+            self.add(f"{self.local(call)} = {self.call(call)}", call, body)
+            if call in ending:
+                self.add(f"del {', '.join(ending[call])}", indent=body)
+        values = ", ".join([self.local(n) for n in results])
+        self.add(f"return [{values}]", indent=body)
+
+    def _write_run(self, run: CallRun, unused: Sequence[Node]) -> None:
+        texts = [self.value(n) for n in run.given]
+        self.add(f"given = [{', '.join(texts)}]")
+        ending = [self.local(n) for n in unused if n not in run.results]
+        if ending:
+            self.add(f"del {', '.join(ending)}")
+        results = "".join([f"{self.local(n)}, " for n in run.results])
+        takes = (
+            f"{results}= " if results else ""
+        )  # of a run whose warnings alone matter
+        self.add(f"{takes}{self._name_of_run[run]}(given)")
+
+    def link(self) -> None:
+        """Give the runs their functions, after the text was run."""
+        for name, block in self._blocks.items():
+            block.one_by_one = self.names[f"{name}_one_by_one"]
+            block.first = self.names.get(f"{name}_first")
+
+    # ---- calls ----
+
+    def call(self, node: Node) -> str:
+        """The text of a call."""
+        op = node.target
+        if isinstance(op, RuleTable) and op.qualname in WRITING:
+            return WRITING[op.qualname](self, node) or super().call(node)
+        if not isinstance(op, RuleTable) or not can_be_direct(op):
+            return super().call(node)
+        kernel = self.kernels[op] = kernel_of(op)
+        if kernel is None:
+            return super().call(node)
+        ufunc = ufunc_of(op)
+        if ufunc is not None:
+            return ufunc_text(self, ufunc, node, self._reuses.get(node))
+        write = WRITERS.get(op.qualname)
+        text = write(self, node) if write and builtin_kernel(op) else None
+        if text is not None:
+            return text
+        values = ", ".join([self.value(v) for v in node.values()])
+        return f"{self.bind(name_of(op), kernel)}({values})"
+
+    # ---- graphs inside ----
+
+    def operator(self, op: RuleTable | GraphModule) -> str:
+        """The global name of an operator, or of a graph, which is compiled."""
+        if isinstance(op, GraphModule):
+            return self.bind(name_of(op), self._compiled(op).run)
+        return super().operator(op)
+
+    def value(self, value: Any) -> str:
+        """The text of an argument."""
+        if isinstance(value, GraphModule):
+            return self.bind(name_of(value), self._compiled(value))
+        return super().value(value)
+
+    def _compiled(self, module: GraphModule) -> GraphModule:
+        known = self._of_module.get(id(module))
+        if known is None:
+            known = self._of_module[id(module)] = self._inner(module)
+        return known
+
+
+def _used(node: Node) -> list[Node]:
+    """The values that a node needs: operands, and an array that takes its result."""
+    out = out_of(node)
+    return node.inputs if out is None else [*node.inputs, out]
+
+
+# ---- the code of a graph, for NumPy's arrays ----
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:

@@ -1,4 +1,4 @@
-"""Simplify graphs where not one bit of a result changes.
+"""Changes of graphs before code: shorter calls, writes in place, reuse of operands.
 
 Arrays whose elements are all one number are replaced by that number, where NumPy would
 broadcast it in the same way. Elementwise functions of such arrays are computed here.
@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
-from customop.compiling.numpy_backend.runs import VIEWS
-from customop.graph.graph import Graph
-from customop.graph.memory import Memory
+from customop.compiling.backends import Kernel
+from customop.compiling.numpy_backend.call_text import (
+    is_array_node,
+    is_builtin,
+    out_of,
+    resolved,
+    ufunc_of,
+)
+from customop.compiling.numpy_backend.elementwise_runs import VIEWS
+from customop.core.table import RuleTable
+from customop.graph.graph import Graph, Memory
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, Node
-from customop.graph.passes.apply import edited
-from customop.graph.passes.fold import fold_constants
+from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.passes import edited, fold_constants, frozen_key
+from customop.shapes.sizes import Symbolic, number_class, same_shape
+from customop.transforms.trace.graph_tracer import assign, lay_out, number, set_slice
 
-__all__ = ["simplified"]
+# ---- simplify graphs where not one bit of a result changes ----
+
 
 _MOST_BYTES = 1 << 17
 
@@ -233,3 +242,435 @@ def _is_same(node: Node, operands: Sequence[Any]) -> bool:
     if np.broadcast_shapes(*[v.shape for v in arrays]) != node.val.shape:
         return False
     return _like(node.target.run(*values), node.val)
+
+
+# ---- in place ----
+# Write in place again what functions wrote in place and graphs compute as copies.
+#
+# ``x[1:] += y`` is a node that gives a copy of `x` with another part. Where nothing
+# reads the old `x` afterwards, the part is written to `x` itself. ``x += y`` is a sum
+# that is assigned to `x` in the end, and becomes ``np.add(x, y, out=x)``. Inputs that a
+# graph writes share no memory with others, which is a guard of compiled functions.
+
+
+def write_in_place(graph: Graph) -> None:
+    """Write to arrays whose old values nothing reads.
+
+    Parameters
+    ----------
+    graph : Graph
+        It is changed.
+    """
+    calls = [node for node in graph.nodes if node.op == CALL]
+    writers = [node for node in calls if node.target.schema.written]
+    is_plain = all(node.target is assign for node in writers)
+    if not is_plain or any(map(_has_graphs, calls)):
+        return
+    for node in calls:
+        if _is_set(node):
+            _leave_out_own(node)
+    copies = [*_without_copies(graph)]
+    _Writing(graph).run()
+    for copy in copies:
+        _copy_again(graph, *copy)
+    graph.eliminate_dead_code()
+
+
+def _without_copies(graph: Graph) -> Iterator[tuple[Node, Sequence[int], Any, str]]:
+    """Leave out copies that lie as an array does which may take the result itself.
+
+    Gives the node of each result, the strides of the copy, its value, and its place.
+    """
+    for node in [*graph.nodes]:
+        if node.op != CALL or node.target is not lay_out:
+            continue
+        value, strides = node.values()
+        if all(user is node or user.target is assign for user in value.users):
+            node.replace_all_uses_with(value)
+            graph.erase_node(node)
+            yield value, strides, node.val, node.meta.get("place", "")
+
+
+def _copy_again(
+    graph: Graph, value: Node, strides: Sequence[int], val: Any, place: str
+) -> None:
+    """Copy a result again that is not written to an array which lies so."""
+    others = [user for user in value.users if user.target is not assign]
+    if value.is_erased or not others:
+        return
+    if out_of(value) is not None:
+        value.meta["val"] = val
+        return
+    with graph.inserting_after(value):
+        copy = graph.call(lay_out, (value, strides))
+    copy.note(val, place)
+    is_written = any(user.target is set_slice for user in others)
+    value.replace_all_uses_with(
+        copy,
+        unless=lambda user: user is copy or (user.target is assign and not is_written),
+    )
+
+
+def _has_graphs(node: Node) -> bool:
+    """Whether a call runs graphs that may write; kernels do not."""
+    return not isinstance(node.target, Kernel) and bool(node.subgraphs)
+
+
+def _is_set(node: Node) -> bool:
+    is_call = node.op == CALL and not node.is_erased
+    return is_call and node.target.qualname == "np::slice_set"
+
+
+def _leave_out_own(node: Node) -> None:
+    """Leave out ``x[key] = x[key]``, which Python does after ``x[key] += y``."""
+    base, value, key = node.values()
+    if not isinstance(value, Node) or value.op != CALL:
+        return
+    if value.target.qualname != "np::slice" or value.args[0] is not base:
+        return
+    if base.op != CALL or _gives_views(base):
+        return
+    if frozen_key(value.values()[1]) == frozen_key(key):
+        node.replace_all_uses_with(base)
+        node.graph.erase_node(node)
+
+
+class _Writing:
+    """Turns the nodes of one graph into writes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._at: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
+        self._returned: set[Node] = {*graph.output_node.inputs}
+        self._views: dict[Node, bool] = {}
+
+    def run(self) -> None:
+        """Look at the inputs that are written, then at all other arrays."""
+        for node in [*self._graph.nodes]:
+            if not node.is_erased and node.op == CALL and node.target is assign:
+                self._look_at_input(node)
+        for node in [*self._graph.nodes]:
+            if _is_set(node) and self._is_own(node.args[0]):
+                self._write(node, node.args[0], len(self._at))
+
+    def _look_at_input(self, last: Node) -> None:
+        """Write to an input itself what is assigned to it at the end."""
+        target, value = last.args
+        chain = [*_chain(value)]
+        end = self._at[last]
+        if not chain and isinstance(value, Node) and self._can_take(target, value, end):
+            self._graph.erase_node(last)
+            self._take(target, value, end)
+        if not chain or chain[-1].args[0] is not target or {*chain} & self._returned:
+            return
+        for node in reversed(chain):
+            if not self._write(node, target, self._at[last]):
+                return
+        self._graph.erase_node(last)
+
+    def _take(self, target: Node, value: Node, end: int) -> None:
+        """Let an input take a result, and those that lead to it: ``x += y; x *= z``."""
+        value.meta.update(out=target, must_run=True)
+        for before in value.inputs:
+            only = [*before.users] == [value] and out_of(before) is None
+            if only and before is not target and self._can_take(target, before, end):
+                self._take(target, before, end)
+                return
+
+    def _can_take(self, target: Node, value: Node, end: int) -> bool:
+        """Whether an input may take the result of a ufunc at once.
+
+        From there on nothing may read the old values, in which views count too. The place
+        `end` is that where it was assigned.
+        """
+        here = self._at[value]
+        if not _is_ufunc(value) or not _is_like(value.val, target.val):
+            return False
+        users = [user for alias in self._aliases(value) for user in alias.users]
+        if not all(user.target is assign or _is_call(user) for user in users):
+            return False  # it is returned, and is not the input itself
+        for alias in self._aliases(target):
+            is_view = alias is not target
+            last = here - is_view
+            for user in alias.users:
+                is_late = self._at[user] > last and user.op != OUTPUT
+                is_end = user.target is assign and user.args[1] is value
+                # What is a view of the new value is looked at as an alias, too.
+                is_new = self._at[user] > end and _gives_views(user)
+                if is_late and not (is_end or is_new):
+                    return False
+        return True
+
+    def _is_own(self, node: Node) -> bool:
+        """Whether an array was made by a call, and is not a view."""
+        return (
+            node.op == CALL
+            and isinstance(node.val, FakeArray)
+            and bool(node.val.shape)
+            and not _gives_views(node)
+        )
+
+    def _write(self, node: Node, target: Node, end: int) -> bool:
+        """Turn a node into a write to its first argument, if that may be written.
+
+        Nodes from the place `end` on read the new value anyway.
+        """
+        here = self._at[node]
+        for alias in self._aliases(target):
+            users = (user for user in alias.users if user is not node)
+            if any(here < self._at[user] < end for user in users):
+                return False
+        with self._graph.inserting_before(node):
+            new = self._graph.call(set_slice, (target, *node.values()[1:]))
+        new.note(None, node.meta.get("place"))
+        self._at[new] = here
+        node.replace_all_uses_with(target)
+        self._graph.erase_node(node)
+        return True
+
+    def _aliases(self, target: Node) -> Iterator[Node]:
+        """An array, and nodes that may be views of it."""
+        waiting, seen = [target], {target}
+        while waiting:
+            node = waiting.pop()
+            yield node
+            for user in node.users:
+                if user not in seen and _gives_views(user):
+                    seen.add(user)
+                    waiting.append(user)
+
+
+def _chain(node: Node) -> Iterator[Node]:
+    """A node that replaces a part, the one of its first argument, and so on."""
+    while _is_set(node):
+        yield node
+        node = node.args[0]
+
+
+def _is_call(node: Node) -> bool:
+    """Whether a node is a call of NumPy, which writes nothing."""
+    return node.op == CALL and is_builtin(node.target)
+
+
+def _is_ufunc(node: Node) -> bool:
+    """Whether a node is a ufunc of arrays that gives one array."""
+    if node.op != CALL or not isinstance(node.target, RuleTable):
+        return False
+    ufunc = ufunc_of(node.target)
+    return ufunc is not None and ufunc.nout == 1 and ufunc.signature is None
+
+
+def _is_like(val: Any, other: Any) -> bool:
+    """Whether two arrays have one dtype and one shape with axes."""
+    is_array = isinstance(val, FakeArray) and isinstance(other, FakeArray)
+    if not is_array or not val.shape or val.dtype != other.dtype:
+        return False
+    return same_shape(val.shape, other.shape)
+
+
+def _gives_views(node: Node) -> bool:
+    """Whether the result of a node may share memory with its arguments."""
+    if node.op == CALL:
+        return any(r.alias is not None for r in node.target.schema.returns)
+    return node.op == ITEM
+
+
+# ---- numbers that differ between calls, as arrays without axes ----
+# In ``x * rate`` NumPy converts a number of Python to the dtype of the array. Here that
+# is a call of its own at the beginning of the graph, so that the multiplication is one
+# of arrays.
+
+
+def with_number_arrays(module: GraphModule, *, of_scalars: bool = False) -> GraphModule:
+    """A module in which ufuncs take arrays without axes for symbolic numbers.
+
+    Parameters
+    ----------
+    module : GraphModule
+    of_scalars : bool
+        Whether also ufuncs of scalars alone do.
+    """
+    return edited(module, lambda graph: _convert(graph, of_scalars))
+
+
+def _convert(graph: Graph, of_scalars: bool) -> None:
+    if graph.sizes is None or not graph.sizes.sizes:
+        return
+    inputs = [node for node in graph.nodes if node.op == PLACEHOLDER]
+    made: dict[tuple[str, np.dtype[Any]], Node] = {}
+    last = inputs[-1] if inputs else None
+    for node in [*graph.nodes]:
+        for at, value, dtype in [*_conversions(node, of_scalars)]:
+            key = (str(value), dtype)
+            if key not in made:
+                last = made[key] = _made(graph, last, value, dtype)
+            args = (*node.args[:at], made[key], *node.args[at + 1 :])
+            node.set_inputs(args, node.kwargs)
+
+
+def _made(graph: Graph, last: Node | None, value: Any, dtype: np.dtype[Any]) -> Node:
+    """The node of a number, after the inputs."""
+    assert last is not None  # a size comes from an input
+    with graph.inserting_after(last):
+        new = graph.call(number, (value, dtype))
+    new.note(FakeArray((), dtype), last.meta.get("place"))
+    return new
+
+
+def _conversions(
+    node: Node, of_scalars: bool
+) -> Iterator[tuple[int, Any, np.dtype[Any]]]:
+    """Where a ufunc takes a symbolic number, the number, and the dtype that it gets."""
+    if node.op != CALL or not isinstance(node.target, RuleTable):
+        return
+    at = [i for i, value in enumerate(node.args) if isinstance(value, Symbolic)]
+    if not at or not (of_scalars or any(map(is_array_node, node.args))):
+        return
+    ufunc = ufunc_of(node.target)
+    kinds = [_kind(value) for value in node.args]
+    if ufunc is None or any(kind is None for kind in kinds):
+        return
+    found = resolved(ufunc, kinds)
+    if found is None:
+        return
+    own = [k if isinstance(k, np.dtype) else found[i] for i, k in enumerate(kinds)]
+    if resolved(ufunc, own) == found:
+        yield from ((i, node.args[i], own[i]) for i in at)
+
+
+def _kind(value: Any) -> Any:
+    """The dtype of an operand, or the class of a number that adapts to others."""
+    if isinstance(value, Node):
+        return value.val.dtype if isinstance(value.val, FakeArray) else None
+    cls = number_class(value)
+    if issubclass(cls, np.generic):
+        return np.dtype(cls)
+    return cls if cls in (int, float, complex) else None
+
+
+# ---- calls that write their result to an operand, which nothing reads afterwards ----
+# The operand is a new array that only the generated code knows: the result of a ufunc
+# or of a product of matrices, which NumPy's own functions read. Its layout is that of
+# NumPy's result, whatever the layouts of the arguments are.
+
+
+# In place, single elements of complex numbers and halves may have other bits: NumPy
+# computes them by other instructions (2.4, x86, all ufuncs and dtypes compared).
+_DTYPES = frozenset(map(np.dtype, "?bhilqBHILQfd"))
+_PRODUCT = "np::matmul"
+# Beside ufuncs: they read their arguments, and give new arrays.
+_READERS = frozenset(
+    (_PRODUCT, *[f"np::{name}" for name in ("sum", "prod", "mean", "max", "min")])
+)
+
+
+def find_reuses(graph: Graph, others: Container[Node]) -> dict[Node, Node]:
+    """The calls whose result takes the memory of an operand, and that operand.
+
+    Parameters
+    ----------
+    graph : Graph
+    others : container of Node
+        Calls that run elsewhere.
+    """
+    return _Reuses(graph, others).found
+
+
+class _Reuses:
+    def __init__(self, graph: Graph, others: Container[Node]) -> None:
+        self._graph = graph
+        calls = [n for n in graph.nodes if n.op == CALL and n not in others]
+        # One with an array for its result gives that array, not a new one.
+        calls = [n for n in calls if is_builtin(n.target) and out_of(n) is None]
+        self._at: dict[Node, int] = {}
+        self._ufuncs: dict[Node, np.ufunc] = {}
+        for i, node in enumerate(calls):
+            ufunc = ufunc_of(node.target)
+            if ufunc is not None and ufunc.signature is None:
+                self._ufuncs[node] = ufunc
+                self._at[node] = i
+            elif node.target.qualname in _READERS:
+                self._at[node] = i
+        # Array -> whether it is in C order for certain.
+        self._in_order: dict[Node, bool] = {}
+        self.found: dict[Node, Node] = {}
+        for node in self._ufuncs:
+            self._is_in_order(node)
+            operand = self._operand_of(node) if self._can_write(node) else None
+            if operand is not None:
+                self.found[node] = operand
+
+    def _can_write(self, node: Node) -> bool:
+        ufunc = self._ufuncs[node]
+        return ufunc.nout == 1 and _is_array(node)
+
+    def _operand_of(self, node: Node) -> Node | None:
+        for operand in dict.fromkeys(v for v in node.values() if isinstance(v, Node)):
+            if (
+                self._is_new(operand)
+                and _is_like_reuse(operand.val, node.val)
+                and self._ends_at(operand, node)
+                and self._keeps_layout(operand, node)
+            ):
+                return operand
+        return None
+
+    def _is_new(self, node: Node) -> bool:
+        """Whether a value is a new array of one of these calls."""
+        return (node in self._ufuncs or self._is_product(node)) and _is_array(node)
+
+    def _is_product(self, node: Node) -> bool:
+        return node in self._at and node.target.qualname == _PRODUCT
+
+    def _ends_at(self, operand: Node, node: Node) -> bool:
+        """Whether nothing reads an operand after a call, or keeps it."""
+        last = self._at[node]
+        return all(
+            user in self._at and self._at[user] <= last for user in operand.users
+        )
+
+    # ---- layouts ----
+
+    def _keeps_layout(self, operand: Node, node: Node) -> bool:
+        """Whether NumPy would lay out the result as the operand."""
+        others = [v for v in node.values() if isinstance(v, Node) and v is not operand]
+        if all(_ndim(other) < 2 for other in others):
+            return True  # they have no say
+        return all(map(self._is_in_order, (operand, *others)))
+
+    def _is_in_order(self, node: Node) -> bool:
+        if node not in self._in_order:
+            self._in_order[node] = self._looks_in_order(node)
+        return self._in_order[node]
+
+    def _looks_in_order(self, node: Node) -> bool:
+        if _ndim(node) < 2:
+            return True
+        if node.op == CONSTANT:
+            value = self._graph.constants[node.target]
+            return isinstance(value, np.ndarray) and value.flags.c_contiguous
+        if self._is_product(node):
+            return _ndim(node) == 2
+        if node not in self._ufuncs:
+            return False
+        # Known already, for calls that come before.
+        return all(self._is_in_order(v) for v in node.values() if isinstance(v, Node))
+
+
+def _is_array(node: Node) -> bool:
+    """Whether a call gives an array with axes, of a dtype that may be written in place."""
+    val = node.val
+    return (
+        isinstance(val, FakeArray)
+        and len(val.shape) > 0
+        and val.dtype in _DTYPES
+        and not node.written
+    )
+
+
+def _ndim(node: Node) -> int:
+    return len(node.val.shape) if isinstance(node.val, FakeArray) else 0
+
+
+def _is_like_reuse(operand: Any, result: Any) -> bool:
+    return operand.dtype == result.dtype and same_shape(operand.shape, result.shape)

@@ -39,7 +39,7 @@ __all__: list[str] = []
 
 
 def _derive(op: RuleTable) -> Callable[..., Any] | None:
-    kernels = import_module("customop.interop.dask.derive")  # it imports dask
+    kernels = import_module("customop.interop.dask.dask_kernels")  # it imports dask
     return kernels.derive(op)  # type: ignore[no-any-return]  # a kernel or None
 
 

@@ -24,7 +24,7 @@ array([4., 4.])
 
 from __future__ import annotations
 
-from customop.interop.numba.in_njit import register_type
+from customop.interop.numba.njit_calls import register_type
 
 __all__: list[str] = []
 

@@ -9,31 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = [
-    "AFTER_AUTOGRAD",
-    "BelowAutograd",
-    "OpOverload",
-    "OpOverloadPacket",
-    "TransformType",
-    "add_batch_axis",
-    "any_requires_grad",
-    "batch_level",
-    "destroy",
-    "fake_tensor_module",
-    "has_batching_rule",
-    "has_tangents",
-    "is_dispatched",
-    "is_forward_mode",
-    "name_of_overload",
-    "no_autocast",
-    "remove_batch_axis",
-    "require",
-    "schema_of",
-    "torch",
-    "transform_of_torch",
-    "unwrap_batched",
-]
-
 
 def _imported() -> Any:
     try:

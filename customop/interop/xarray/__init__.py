@@ -17,9 +17,7 @@ Examples
 
 from __future__ import annotations
 
-from customop.interop.xarray.batch import vmap
-from customop.interop.xarray.export import export
-from customop.interop.xarray.trees import register_trees
+from customop.interop.xarray.labels import export, register_trees, vmap
 
 __all__ = ["export", "vmap"]
 

@@ -1,4 +1,4 @@
-"""An operator as a function to differentiate, at points where it is smooth."""
+"""An operator as a function to differentiate, where it is smooth and has derivatives."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.dtypes import is_inexact
+from customop.arrays.array import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.arrays.numpy_functions import call_numpy
+from customop.core.builtin_kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample, call_text
+from customop.errors import NoDerivativeError
 from customop.testing.checks.session import (
     Session,
     floats_of,
@@ -23,38 +25,17 @@ from customop.testing.checks.session import (
     placer,
     same_bits,
 )
-from customop.testing.fault import Fault
-from customop.testing.inputs.lengths import Longer, longer
-from customop.testing.inputs.memory import map_values
-from customop.testing.inputs.specials import SMOOTH, specials
-from customop.testing.jacobians import Problem
-from customop.testing.quiet import strict_numbers
-from customop.testing.vectors import Space, Vector, random_vector
+from customop.testing.close import Space, Vector, random_vector
+from customop.testing.inputs.sample_values import map_values
+from customop.testing.inputs.shrink import Longer, longer
+from customop.testing.inputs.variations import SMOOTH, specials
+from customop.testing.numeric_derivatives import Problem
+from customop.testing.quiet import Fault, strict_numbers
 from customop.transforms.autograd.grad import vjp
+from customop.transforms.jvp import jvp
 
-__all__ = [
-    "SEED",
-    "STEP",
-    "as_double",
-    "as_single",
-    "at_other_lengths",
-    "at_point",
-    "at_special_values",
-    "check_there",
-    "fixed_random",
-    "function_of",
-    "gradients_of",
-    "is_float_array",
-    "is_smooth_over",
-    "is_wide",
-    "made_gradients",
-    "ones_like",
-    "parameter_of",
-    "problem_of",
-    "smooth_problem",
-    "why_no_derivative",
-    "with_longer_axes",
-]
+# ---- an operator as a function to differentiate, at points where it is smooth ----
+
 
 SEED = 20
 STEP = 1e-6
@@ -421,3 +402,30 @@ def is_smooth_over(problem: Problem, step: float) -> bool:
 def parameter_of(place: str) -> str:
     """The name of the parameter that holds a place such as ``arrays[0]``."""
     return re.split(r"[\[.]", place)[0]
+
+
+# ---- the arguments by which an operator says that it has no derivative ----
+
+
+def without_derivative(session: Session, sample: Sample) -> dict[str, str]:
+    """Place of an argument -> why the call has no derivative by it at these values.
+
+    Each is asked for alone: its formula raises `NoDerivativeError`.
+    """
+    found = {}
+    for name in floats_of(session.op, session.bound(sample)):
+        try:
+            _derive(session, sample, name)
+        except NoDerivativeError as error:
+            found[name] = error.what
+    return found
+
+
+def _derive(session: Session, sample: Sample, name: str) -> Any:
+    """The derivative of all results by one argument."""
+    call, chosen = function_of(session, session.values(sample), [name])
+    if session.op.find_rule(AUTOGRAD) is None:
+        primals = (*chosen.values(),)
+        return jvp(call, primals, tuple(map(np.ones_like, primals)))
+    out, pullback = vjp(call, *chosen.values())
+    return pullback(tuple(map(ones_like, out)))

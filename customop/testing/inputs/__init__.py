@@ -1,6 +1,6 @@
 """Arguments to check an operator with: found, varied and made smaller.
 
-Start with `find`. `templates` lists values for each schema type, `search` asks an
-`oracle` which of them the kernels accept, `patterns` finds which axes go together.
+Start with `input_patterns`, which finds which axes go together. `templates` lists values
+for each schema type, `search` asks the kernels which of them they accept.
 `variations` and `shrink` change a sample.
 """

@@ -1,5 +1,5 @@
 """Reverse mode: `grad`, `vjp`, and the imperative form (`variable`, `backward`).
 
-Start with `interpreter`: a call goes on to `plans` and `calls`, which make a `node`.
-`sweep` runs the nodes backwards, and `gradients` checks what their formulas return.
+Start with `reverse`: a call goes on to `reverse_plans`, which make a node of `tape`.
+`sweep` runs the nodes backwards, and checks what their formulas return.
 """

@@ -1,4 +1,4 @@
-"""Gradients of functions: vjp, value_and_grad, grad."""
+"""Gradients of functions: vjp, value_and_grad, grad; and native rules."""
 
 from __future__ import annotations
 
@@ -8,34 +8,45 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, 
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import is_inexact, is_real_float
+from customop.arrays.array import is_inexact, is_real_float
 from customop.arrays.kinds import is_array
-from customop.arrays.pytree import flatten, map_leaves, outline, unflatten
-from customop.core.boxes import frozen
-from customop.core.contract.memory import copied
-from customop.core.tracer import Tracer
-from customop.errors import GradientError, check_function
-from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
-from customop.transforms.autograd.node import Leaf
-from customop.transforms.autograd.sweep import sweep
-from customop.transforms.autograd.tracer import GradTracer, end_of
-from customop.transforms.carrier import (
-    Carrier,
-    NeedsCarrier,
-    carried,
-    carry_for,
-    check_carried,
+from customop.arrays.nested import (
+    abbreviated,
+    children,
+    flat,
+    flatten,
+    like,
+    map_leaves,
+    map_nested,
+    map_paths,
+    outline,
+    outline_pytree,
+    show,
+    unflatten,
 )
-from customop.transforms.reading import call_reading, inputs_of
+from customop.core.builtin_kinds import GradCall, GradRule, check_has_gradient
+from customop.core.contract import copied
+from customop.core.rule_kind import Definition
+from customop.core.tracer import Tracer, frozen
+from customop.errors import GradientError, check_function, place
+from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
+from customop.transforms.autograd.sweep import sweep
+from customop.transforms.autograd.tape import GradTracer, Leaf, emptied, end_of
 from customop.transforms.runs import subject_of
 from customop.transforms.values import (
     NO_INTEGERS,
+    Carrier,
     Fresh,
+    NeedsCarrier,
     as_cotangent,
     as_input,
+    call_reading,
+    carried,
+    carry_for,
+    check_carried,
     check_outputs,
     chosen,
+    inputs_of,
     one_like,
     or_zeros,
     position_in,
@@ -43,7 +54,97 @@ from customop.transforms.values import (
     split_aux,
 )
 
-__all__ = ["grad", "gradient_of", "pull_back", "value_and_grad", "vjp"]
+# ---- native: the autograd rule that differentiates the body of an operator ----
+
+
+class _Native(GradRule):
+    """Differentiates the kernel itself: register with ``register_autograd(native)``.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::softplus", mutates_args=())
+    ... def softplus(x: np.ndarray) -> np.ndarray:
+    ...     return np.log1p(np.exp(x))
+    >>> op = softplus.register_autograd(co.native)
+    >>> co.grad(op)(np.array(0.0))
+    np.float64(0.5)
+    """
+
+    __slots__ = ()
+
+    def __call__(self, ctx: Any, *grads: Any) -> Any:
+        return self.backward(ctx, *grads)
+
+    def forward(self, call: GradCall) -> Any:
+        """Run the body on tracers of its own gradient."""
+        op = call.op
+        inner = interpreter_for(subject_of(op.definition.fn))
+        leaves: list[Leaf] = []
+        values = list(call.values)
+        for slot, path, _ in call.edges:
+            values[slot] = _replace(
+                values[slot], path, lambda v: _track(inner, v, leaves)
+            )
+        positional, keywords = op.schema.split(values)
+        with inner:
+            out = op.definition.fn(*positional, **keywords)
+        node = call.node()
+        node.node_inputs = [emptied(value) for value in call.values]
+        node.node_ends = [end_of(leaf, inner) for leaf in flat(out)]
+        node.node_starts = leaves
+        node.node_inner = inner
+        return call.track(node, map_nested(out, inner.lower))
+
+    def backward(self, ctx: Any, *grads: Any) -> dict[str, Any]:
+        """Sweep back through the body."""
+        seeds = [
+            (end, grad)
+            for end, grad in zip(ctx.node_ends, flat(list(grads)), strict=True)
+            if end is not None and grad is not None
+        ]
+        swept = sweep(seeds, retain=True)
+        ctx.node_inner.note_backward()
+        pairs = zip(ctx.node_edges, ctx.node_starts, strict=True)
+        found = {(edge[0], edge[1]): swept.get(leaf) for edge, leaf in pairs}
+        slots = {slot for slot, _ in found}
+        names = [p.name for p in ctx.node_op.schema.parameters]
+        return {names[i]: _nested(ctx.node_inputs[i], i, found) for i in slots}
+
+    def check(self, op: Definition) -> None:
+        """Raise unless the operator can have a gradient."""
+        check_has_gradient(op)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The place of this rule: the body has the place of the operator."""
+        return (place(self),)
+
+
+native: _Native = _Native()
+
+
+def _track(inner: GradInterpreter, value: Any, leaves: list[Leaf]) -> GradTracer:
+    tracer = inner.variable(value)
+    leaves.append(tracer.node)
+    return tracer
+
+
+def _replace(value: Any, path: tuple[int, ...], fn: Callable[[Any], Any]) -> Any:
+    if not path:
+        return fn(value)
+    items = list(children(value) or ())
+    items[path[0]] = _replace(items[path[0]], path[1:], fn)
+    return like(value, items)
+
+
+def _nested(shape: Any, slot: int, found: dict[Any, Any]) -> Any:
+    """Gradients nested as an argument is; None where there is none."""
+    return map_paths(shape, lambda _, path: found.get((slot, path)), outline)
+
+
+# ---- gradients of functions: vjp, value_and_grad, grad ----
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -182,8 +283,8 @@ def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]
     leaves, given_structure = flatten(given)
     if given_structure != structure:
         raise GradientError(
-            f"pullback: the cotangent is nested as {outline(given_structure)}, must be"
-            f" as {outline(structure)} like the output, where * is an array",
+            f"pullback: the cotangent is nested as {outline_pytree(given_structure)}, must be"
+            f" as {outline_pytree(structure)} like the output, where * is an array",
             do="pass a cotangent for each array of the output",
         )
     pairs = enumerate(zip(leaves, outputs, strict=True))

@@ -8,42 +8,36 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from customop.arrays.array import Array
-from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.dtypes import is_real_float
+from customop.arrays.array import Array, is_real_float
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.nested import map_nested
+from customop.arrays.nested import abbreviated, describe, map_leaves, map_nested, show
 from customop.arrays.numpy_functions import call_numpy
-from customop.arrays.pytree import map_leaves
 from customop.config import config
-from customop.core.contract.memory import readonly
+from customop.core.builtin_kinds import AUTOGRAD
+from customop.core.contract import readonly
 from customop.core.interpreter import Mode, current_mode
-from customop.core.kinds import AUTOGRAD
 from customop.core.observe import open_modes
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
-from customop.core.rule_types import Context
+from customop.core.rule_makers import Context
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import GradientError
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
-from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
-from customop.transforms.autograd.node import Leaf
-from customop.transforms.autograd.saved import watch
+from customop.transforms.autograd.reverse import NO_GRAD, GradInterpreter, watch
 from customop.transforms.autograd.sweep import plus, sweep
-from customop.transforms.autograd.tracer import GradTracer, no_variable
-from customop.transforms.carrier import Carrier, NeedsCarrier, uncarried
+from customop.transforms.autograd.tape import GradTracer, Leaf, no_variable
 from customop.transforms.runs import Subject, is_watched, subject_of_caller
-from customop.transforms.values import Fresh, as_cotangent, as_input, one_like
-
-__all__ = [
-    "backward",
-    "enable_grad",
-    "no_grad",
-    "stop_gradient",
-    "variable",
-]
+from customop.transforms.values import (
+    Carrier,
+    Fresh,
+    NeedsCarrier,
+    as_cotangent,
+    as_input,
+    one_like,
+    uncarried,
+)
 
 T = TypeVar("T")
 

@@ -5,34 +5,114 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
 
 from customop.arrays.kinds import is_traced
-from customop.arrays.pytree import flatten
+from customop.arrays.nested import flatten, map_nested
 from customop.config import config
-from customop.core.interpreter import Interpreter, highest
-from customop.core.kinds import AUTOGRAD
-from customop.errors import GradientError, check_function
+from customop.core.builtin_kinds import AUTOGRAD
+from customop.core.interpreter import Interpreter, Mode, highest
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.core.tracer import Tracer, frozen
+from customop.errors import ArgumentError, GradientError, check_function
 from customop.transforms.autograd.grad import pull_back
-from customop.transforms.autograd.interpreter import GradInterpreter
-from customop.transforms.batch import BatchInterpreter
-from customop.transforms.carrier import Carrier
-from customop.transforms.functions.call import (
+from customop.transforms.autograd.reverse import GradInterpreter
+from customop.transforms.autograd.tape import GradTracer
+from customop.transforms.functions.custom import Given
+from customop.transforms.functions.function_calls import (
     Forward,
     FunctionCall,
     FunctionTable,
+    Rows,
     enter,
+    moves,
 )
-from customop.transforms.functions.custom import Given
-from customop.transforms.functions.outside import Outside
-from customop.transforms.functions.parts import moves
-from customop.transforms.functions.rows import Rows
 from customop.transforms.generators import restored, set_states, sources, states_of
 from customop.transforms.jvp import jvp
+from customop.transforms.values import Carrier
+from customop.transforms.vmap_interpreter import BatchInterpreter
 
-__all__ = ["checkpoint"]
+# ---- values that a function uses and that are not among its arguments ----
+
+
+class Outside(Mode):
+    """Finds the values of one transform that operators are called with, or replaces them.
+
+    It is a mode of the level of a transform: the tracers of inner transforms are handled
+    before it, so that it sees what rules call operators with.
+
+    Parameters
+    ----------
+    top : Interpreter
+        The transform that the values belong to.
+    level : int
+        Of the mode.
+    values, others : sequence of GradTracer, sequence of array
+        Values, and what operators get in place of them. Values that are not among them
+        are found, and operators get what is below them.
+
+    Attributes
+    ----------
+    found : dict of int to GradTracer
+        Values by the identity of their nodes, in the order of their use.
+    """
+
+    kind: ClassVar[RuleKind] = RuleKind("outside")
+
+    def __init__(
+        self,
+        top: Interpreter,
+        level: int,
+        values: Sequence[GradTracer] = (),
+        others: Sequence[Any] = (),
+    ) -> None:
+        super().__init__()
+        self.top: Interpreter = top
+        self.found: dict[int, GradTracer] = {}
+        self._level = level
+        # A snapshot of a value has its node. The values are kept, since identities are
+        # used again.
+        self._values = values
+        pairs = zip(values, others, strict=True)
+        self._others: dict[int, Any] = {id(v.node): other for v, other in pairs}
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.level: int = self._level
+        return self
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator on other values."""
+        return op.invoke([map_nested(value, self.put) for value in args])
+
+    def put(self, value: Any) -> Any:
+        """The value that takes the place of another one."""
+        if type(value) is not GradTracer or value.interpreter is not self.top:
+            return value
+        if value.node is None:  # a constant
+            return frozen(value.below)
+        if id(value.node) in self._others:
+            return self._others[id(value.node)]
+        if self._values:
+            return value
+        self.found.setdefault(id(value.node), frozen(value))
+        return frozen(value.below)
+
+    def see_write(self, box: Tracer) -> None:
+        """Raise for a write to a value from outside, which would lose its derivative."""
+        if box.interpreter is self.top:
+            raise ArgumentError(
+                f"a value of {self.top.describe()} is written in place inside a function"
+                " with a checkpoint",
+                do="return the new value from the function, and write it outside",
+            )
+
+
+# ---- checkpoint: run a function again for its gradient, instead of keeping values ----
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

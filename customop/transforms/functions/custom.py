@@ -1,4 +1,4 @@
-"""custom_vjp: plain functions with derivatives written by hand."""
+"""custom_vjp and custom_jvp: plain functions with derivatives written by hand."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from customop.arrays.describe import show
-from customop.arrays.kinds import is_traced
-from customop.arrays.pytree import flatten, spread
+from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.nested import flatten, show, spread
+from customop.arrays.numpy_functions import call_numpy
+from customop.core.builtin_kinds import AUTOGRAD, JVP
 from customop.core.interpreter import highest
-from customop.core.kinds import AUTOGRAD, JVP
 from customop.errors import (
     ArgumentError,
     GradientError,
@@ -26,32 +26,152 @@ from customop.errors import (
     check_function,
     place,
 )
-from customop.shapes.symbols import Symbolic
-from customop.transforms.functions.call import (
+from customop.shapes.sizes import Symbolic
+from customop.transforms.autograd.grad import pull_back
+from customop.transforms.autograd.reverse import GradInterpreter
+from customop.transforms.functions.function_calls import (
     Forward,
     FunctionCall,
     FunctionTable,
+    Parts,
+    Rows,
+    check_closed,
     enter,
+    moves,
+    own,
+    sealed_inputs,
 )
-from customop.transforms.functions.one_rule import VjpCall
-from customop.transforms.functions.parts import Parts, own, sealed_inputs
-from customop.transforms.values import as_tangent
+from customop.transforms.values import Carrier, as_tangent
+from customop.transforms.vmap_interpreter import BatchInterpreter
 
-__all__ = [
-    "Arrays",
-    "CallOfUser",
-    "CustomFunction",
-    "Given",
-    "custom_vjp",
-    "unwritten_inputs",
-]
+# ---- one rule ----
+# Calls of functions with a rule for one mode, which is transposed for the other.
+
+
+Arrays = Sequence[Any]
+
+
+class VjpCall(FunctionCall):
+    """A function with rules for reverse mode; forward mode transposes them."""
+
+    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> VjpCall:
+        """The same for a batch."""
+        return _BatchedVjp(self, batch, dims)
+
+
+class JvpCall(FunctionCall):
+    """A function with a rule for forward mode; reverse mode transposes it."""
+
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        """Compute the outputs, and record how tangents go through."""
+        outputs: list[Any] = []
+
+        def push(*tangents: Any) -> Any:
+            given = iter(tangents)
+            moved = [next(given) if w else None for w in wanted]
+            found = self.push(inputs, moved)
+            outputs.extend(found[0])
+            return list(found[1])
+
+        at = [x for x, w in zip(inputs, wanted, strict=True) if w]
+        carrier = Carrier()  # without an end, for the pullback
+        zeros = carrier.carry(tuple([call_numpy(np.zeros_like, x) for x in at]))
+        interpreter = GradInterpreter()
+        interpreter.title = self.table.qualname
+        tangents, pullback, _ = pull_back(interpreter, push, zeros)
+        check_closed(self, interpreter, outputs)
+        tangents = carrier.uncarry(tangents)
+
+        def carried_pullback(cotangents: Any) -> Any:
+            return carrier.uncarry(pullback(carrier.carry(cotangents)))
+
+        # The tangents are checked as results: they may depend on a value from outside.
+        is_moved = [t is not None for t in tangents]
+        rest = (carried_pullback, wanted, is_moved)
+        return Forward(outputs, [t for t in tangents if is_traced(t)], rest)
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        """Gradients of the inputs: the transpose of the recorded tangents."""
+        pullback, wanted, is_moved = rest
+        pairs = zip(cotangents, is_moved, strict=True)
+        found = iter(pullback([g if moved else None for g, moved in pairs]))
+        return [next(found) if w else None for w in wanted]
+
+    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> JvpCall:
+        """The same for a batch."""
+        return _BatchedJvp(self, batch, dims)
+
+
+# ---- batches ----
+
+
+CallT = TypeVar("CallT", bound=FunctionCall)
+
+
+class _BatchOf(FunctionCall, Generic[CallT]):
+    """A batch of a call, by a rule of either mode."""
+
+    def __init__(
+        self, inner: CallT, batch: BatchInterpreter, dims: Sequence[int | None]
+    ) -> None:
+        self.table: FunctionTable = inner.table
+        self.inner: CallT = inner
+        self.rows: Rows = Rows(self, batch, dims)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        rows = self.rows
+        return (
+            type(self),
+            rows.batch.info.batch_size,
+            *rows.dims,
+            *self.inner.identity,
+        )
+
+    @property
+    def has_rule(self) -> bool:
+        return self.inner.has_rule
+
+    def run(self, inputs: Arrays) -> Arrays:
+        rows = self.rows.around(*inputs)
+        return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
+
+
+class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        rows = self.rows.around(*inputs)
+        found = self.inner.forward(rows.of(inputs), wanted)
+        outputs = [rows.front(v) for v in found.outputs]
+        if rows.outer is not None:
+            check_closed(self, rows.outer, found.saved)
+        dims = [rows.batch.dim_of(v) for v in found.saved]
+        return Forward(
+            outputs, [rows.batch.lower(v) for v in found.saved], (dims, found.rest)
+        )
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        rows = self.rows.around(*saved, *cotangents)
+        dims, inner_rest = rest
+        given = rows.of(cotangents, [0] * len(cotangents))
+        found = self.inner.backward(rows.of(saved, dims), inner_rest, given)
+        pairs = zip(found, self.rows.dims, strict=True)
+        return [rows.gradient(g, dim) for g, dim in pairs]
+
+
+class _BatchedJvp(_BatchOf[JvpCall], JvpCall):
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        rows = self.rows.around(*primals, *tangents)
+        outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
+        return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]
+
+
+# ---- custom_vjp: plain functions with derivatives written by hand ----
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 CustomT = TypeVar("CustomT", bound="CustomFunction[..., Any]")
-
-Arrays = Sequence[Any]
 
 
 # ---- the arguments of a call ----
@@ -433,3 +553,183 @@ def _sealed_or_none(values: Arrays) -> list[Any]:
 
 
 # ---- forward mode by hand ----
+
+
+# ---- custom_jvp: plain functions with a forward-mode derivative written by hand ----
+
+
+class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
+    """Give a plain function a derivative of its own, by a rule for tangents.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees of arrays.
+    nondiff_argnums : int or sequence of int
+        Positions of arguments that are not differentiated, such as functions. They may
+        not hold traced values, and come first among the arguments of the rule.
+
+    Attributes
+    ----------
+    fn : callable
+        As given.
+    nondiff_argnums : tuple of int
+        As given.
+
+    Notes
+    -----
+    Gradients use the transpose of the rule, whose tangent must be linear in the tangents
+    that it is given. What `custom_vjp` says of arguments and results holds here too. The
+    names and forms are JAX's.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log(1.0 + np.exp(x))
+    >>> @log1pexp.defjvp
+    ... def _(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), (1.0 - 1.0 / (1.0 + np.exp(x))) * t
+    >>> co.grad(log1pexp)(np.array(0.0))
+    np.float64(0.5)
+    """
+
+    title = "custom_jvp"
+
+    def __init__(
+        self, fn: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()
+    ) -> None:
+        super().__init__(fn, nondiff_argnums)
+        self.jvp: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: FnT) -> FnT:
+        """Register the rule.
+
+        Parameters
+        ----------
+        jvp : callable
+            ``jvp(primals, tangents)``, two tuples; returns ``(output, tangent)``. The
+            tangent of an argument is zeros where it does not move, 0.0 for a number or
+            an array of integers, and None for any other value. Arguments in
+            `nondiff_argnums` come first.
+
+        Returns
+        -------
+        callable
+            The rule, so that this can be used as a decorator.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a function.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_jvp
+        ... def square(x):
+        ...     return x * x
+        >>> @square.defjvp
+        ... def _(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return square(x), 2.0 * x * t
+        >>> co.jvp(square, (np.array([3.0]),), (np.array([1.0]),))
+        (array([9.]), array([6.]))
+        """
+        check_function("defjvp", jvp)
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Register a rule for each argument of a function with one output.
+
+        Parameters
+        ----------
+        *jvps : callable or None
+            ``jvp(t, out, *args)``: the tangent of the output, for the tangent `t` of this
+            argument. None where the derivative is zero.
+
+        Raises
+        ------
+        ArgumentError
+            If one is not a function.
+        RegistrationError
+            If some arguments are in `nondiff_argnums`.
+        """
+        for fn in jvps:
+            if fn is not None:
+                check_function("defjvps", fn)
+        if self.nondiff_argnums:
+            raise RegistrationError(
+                f"{self.table.qualname}: defjvps does not take nondiff_argnums",
+                do="register one rule by defjvp",
+            )
+
+        call: Any = self  # with tracers, which are not of the types in P
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = call(*primals)
+            total = call_numpy(np.zeros_like, out)
+            for fn, t in zip(jvps, tangents, strict=True):
+                if fn is not None and is_array(t):
+                    total = total + fn(t, out, *primals)
+            return out, total
+
+        self.jvp = jvp
+
+    def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
+        return _JvpOfUser(self, given, constants)
+
+
+class _JvpOfUser(CallOfUser[custom_jvp[..., Any]], JvpCall):
+    @property
+    def has_rule(self) -> bool:
+        return self.custom.jvp is not None
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        rule = self.custom.jvp
+        if rule is None:
+            raise self.custom.missing("defjvp(rule)")
+        directions = self.given.parts.beside(
+            [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
+        )
+        found = self.given.call(
+            lambda *args: rule(*self.first, args, directions), primals
+        )
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise self._wrong(f"returned {show(found)}", "return (output, tangent)")
+        outputs = self.given.outputs(found[0], primals)
+        return outputs, self._tangents(outputs, found[1])
+
+    def _tangents(self, outputs: Arrays, tangent: Any) -> list[Any]:
+        """The tangents one by one; raise unless they fit the outputs."""
+        results = self.given.results
+        assert results is not None
+        try:
+            leaves = spread(tangent, results.tree(outputs))
+        except ValueError:
+            what = "returned a tangent that is not nested as the output"
+            raise self._wrong(what, "return a tangent for each output") from None
+        found = []
+        for i, out in zip(results.at, outputs, strict=True):
+            t = leaves[i]
+            what = f"{self.table.qualname}: tangent of output {i}"
+            found.append(
+                as_tangent(t, out, what) if moves(out) and t is not None else None
+            )
+        return found
+
+    def _wrong(self, what: str, do: str) -> GradientError:
+        rule: Any = self.custom.jvp
+        return GradientError(
+            f"{self.table.qualname}: the rule {what}", f"rule at {place(rule)}", do=do
+        )
+
+
+def _direction(tangent: Any, primal: Any) -> Any:
+    """A tangent as rules get it: zeros where an array of floats does not move."""
+    if tangent is None:
+        return call_numpy(np.zeros_like, primal) if moves(primal) else None
+    return sealed_inputs([tangent])[0]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from signals import Edge, Parts, Window
 
 import customop as co
-from customop.transforms.batch import BatchTracer
+from customop.transforms.vmap_interpreter import BatchTracer
 
 F64 = npt.NDArray[np.float64]
 signals = co.ops.signals

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from customop.transforms.autograd.node import inexact
+from customop.transforms.autograd.tape import inexact
 
 
 def test_dtypes_of_numpy_are_not_compared_with_those_of_other_libraries() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.arrays.draws import instead_of_draw
+from customop.arrays.refusals import instead_of_draw
 
 X = np.arange(6.0).reshape(2, 3)
 RNG = np.random.default_rng(7)

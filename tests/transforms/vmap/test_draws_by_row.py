@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.transforms.draws import _ONE_BY_ONE
+from customop.transforms.random_draws import _ONE_BY_ONE
 
 X = np.arange(12.0).reshape(4, 3)
 

@@ -1,0 +1,313 @@
+"""What traced and fake arrays refuse: their values, attributes they lack, and draws."""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+from types import CodeType, FrameType
+from typing import Any, NoReturn
+
+from customop.arrays.nested import describe
+from customop.errors import DataDependentError, UnknownNameError, is_ours, user_frame
+
+# ---- lost ----
+# Where NumPy or Python asks a traced or fake array for its value, which is refused.
+
+
+# What is refused, and what to do, where a user writes into an array.
+SETITEM = (
+    "out[key] = value, with a plain array out, is given",
+    "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004  # one text
+    " like=x) of such an x",
+)
+
+# Class of NumPy whose methods convert values -> its name for users.
+_CLASSES = {
+    "AxisConcatenator": "np.r_ or np.c_",
+    "MaskedArray": "np.ma.array",
+    "matrix": "np.matrix",
+    "nd_grid": "np.mgrid or np.ogrid",
+    "ndenumerate": "np.ndenumerate",
+    "vectorize": "np.vectorize",
+}
+# What to write in place of what NumPy offers, where `traceable` does not help.
+_INSTEAD = {
+    "np.full": "np.full(shape, x, like=x)",
+    "np.lib.stride_tricks.as_strided": "slices and reshape, np.broadcast_to for strides of"
+    " 0, or np.lib.stride_tricks.sliding_window_view(x, n)[::step] for windows",
+    "np.ma.array": "np.where(mask, 0, x), and keep the mask in an array of its own",
+    "np.matrix": "the array x itself, and @ for the product of matrices",
+    "np.mgrid or np.ogrid": "np.meshgrid(np.linspace(a, b, n), indexing='ij')",
+    "np.ndenumerate": "for i in np.ndindex(x.shape), and x[i]",
+    "np.r_ or np.c_": "np.concatenate([...]) for np.r_, np.stack([...], axis=-1) for np.c_",
+    "np.vectorize": "f(x) itself where f computes with arrays, vmap(f)(x), or map(f, x)",
+}
+_TRACEABLE = "customop.traceable(f) for the function f that converts its arguments"
+
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+_SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
+
+
+def _position() -> tuple[CodeType, int]:
+    """Code and instruction of the innermost frame outside of this package."""
+    frame = user_frame()
+    return frame.f_code, frame.f_lasti
+
+
+def installed_caller() -> str | None:
+    """The function that asks, if it is one of an installed package.
+
+    In NumPy it is the one that the user calls, by the name that users know: 'np.full',
+    which itself calls others.
+    """
+    frame = user_frame()
+    if not _is_installed(frame):
+        return None
+    function = frame.f_code.co_qualname.partition(".<locals>")[0]
+    name = f"{frame.f_globals.get('__name__')}.{function}"
+    outer: FrameType | None = frame
+    while outer is not None and (_is_numpy(outer) or is_ours(outer.f_globals)):
+        name = _public_name(outer.f_code) or name
+        outer = outer.f_back
+    return name
+
+
+def instead_of_caller(caller: str) -> str:
+    """Advice for a function of an installed package that asks for a value."""
+    return _INSTEAD.get(caller, _TRACEABLE)
+
+
+def _is_installed(frame: FrameType) -> bool:
+    # Not by pathlib, which takes 3 ms to import.
+    path = re.split(r"[\\/]", frame.f_code.co_filename)
+    return not _INSTALLED.isdisjoint(path)
+
+
+def _is_numpy(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    return module.partition(".")[0] == "numpy"
+
+
+def _public_name(code: CodeType) -> str | None:
+    """The name by which users call a function of NumPy, such as 'np.linalg.norm'."""
+    cls, dot, _ = code.co_qualname.partition(".")
+    if dot and cls in _CLASSES:
+        return _CLASSES[cls]
+    for prefix in ("np", "np.linalg", "np.fft", "np.lib.stride_tricks"):
+        module = sys.modules.get(prefix.replace("np", "numpy", 1))
+        found = getattr(module, code.co_name, None)
+        if getattr(getattr(found, "__wrapped__", found), "__code__", None) is code:
+            return f"{prefix}.{code.co_name}"
+    return None
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def asked_by_setitem() -> bool:
+    """Whether the user's line is at ``out[key] = value``."""
+    code, instruction = _position()
+    return code.co_code[instruction] in _SETITEM
+
+
+def called_method() -> str | None:
+    """Name of the method that the user's instruction calls: 'normal' of ``rng.normal(x)``."""
+    code, at = _position()
+    found: tuple[int, str] | None = None
+    start: tuple[int | None, int | None] | None = None
+    loads = []
+    for step in dis.get_instructions(code):
+        where = step.positions
+        if where is None or where.end_col_offset is None:
+            continue
+        if step.offset == at:
+            start = (where.lineno, where.col_offset)
+            break
+        if step.opname in _LOADS:
+            place = (where.lineno, where.col_offset)
+            loads.append((place, where.end_col_offset, str(step.argval)))
+    for place, end, name in loads:
+        # The call and its function begin at the same place.
+        if place == start and (found is None or end > found[0]):
+            found = (end, name)
+    return None if found is None else found[1]
+
+
+class Refusal:
+    """An error that was raised for a value, and the instruction that asked for it.
+
+    NumPy replaces the errors of ``__float__`` by a ValueError of its own in
+    ``out[0] = x``, with ours as its cause, in ``out.flat[0] = x`` without it, and those
+    of ``__array__`` by a TypeError in ``np.nditer(x)`` (NumPy 2.4). Where the function of
+    a transform ends, ours comes back.
+    """
+
+    __slots__ = ("at", "error")
+
+    def __init__(self, error: DataDependentError) -> None:
+        self.error: DataDependentError = error
+        self.at: tuple[CodeType, int] = _position()
+
+    def behind(self, error: ValueError | TypeError) -> DataDependentError | None:
+        """The refusal, if the other error comes from the same instruction."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        is_same = trace and (trace.tb_frame.f_code, trace.tb_lasti) == self.at
+        return self.error if is_same else None
+
+
+# ---- attributes that arrays have, and traced and fake ones have not or cannot set ----
+
+
+_MEMORY = "make an operator, with custom_op, of the code that reads the memory of x"
+_FILE = "return the value from the function, and write it there"
+_FIELDS = "split structured arrays into one array for each field before the transform"
+_LAYOUT = "leave it out: operators choose how arrays lie in memory"
+_NUMBER = "use stop_gradient(x) for the value alone, outside of vmap"
+
+# Attribute of numpy.ndarray or a NumPy scalar -> what to use instead.
+ABSENT: dict[str, str] = {
+    # ---- memory ----
+    "__array_interface__": _MEMORY,
+    "__array_struct__": _MEMORY,
+    "__dlpack__": _MEMORY,
+    "__dlpack_device__": _MEMORY,
+    "base": _MEMORY,
+    "byteswap": _MEMORY,
+    "ctypes": _MEMORY,
+    "data": _MEMORY,
+    "flags": _LAYOUT,
+    "setflags": _LAYOUT,
+    "strides": _LAYOUT,
+    "view": "use x.astype(dtype) for the numbers in another dtype, x.real and x.imag for the"
+    " parts of complex ones, x.reshape(shape) for another shape",
+    # ---- files ----
+    "dump": _FILE,
+    "dumps": _FILE,
+    "tobytes": _FILE,
+    "tofile": _FILE,
+    # ---- fields ----
+    "getfield": _FIELDS,
+    "setfield": _FIELDS,
+    # ---- elements ----
+    "resize": "use np.reshape(x, shape), or np.pad(x, width)",
+    # ---- scalars ----
+    "as_integer_ratio": _NUMBER,
+    "fromhex": _NUMBER,
+    "hex": _NUMBER,
+    "is_integer": "use x == np.floor(x)",
+    # ---- other libraries ----
+    "detach": "use stop_gradient(x)",
+    "numpy": "use stop_gradient(x)",
+    "value": "use stop_gradient(x), or in an interpreter x.below",
+}
+
+# Attribute of numpy.ndarray that can be set there and only be read here -> what to use.
+FIXED: dict[str, str] = {
+    "device": "pass arguments that are on that device",
+    "dtype": "use x = x.astype(dtype)",
+    "shape": "use x = np.reshape(x, shape)",
+    "strides": _LAYOUT,
+}
+
+
+def refuse_setting(value: object, name: str) -> NoReturn:
+    """Raise for an attribute that is set, which would change an array without a copy."""
+    raise UnknownNameError(
+        f"the {name} of {describe(value)} cannot be set", do=FIXED[name]
+    )
+
+
+class AbsentAttribute:
+    """An attribute that arrays have and a class has not; reading it says so.
+
+    A `__getattr__` would make the class read all its slots by a slower path.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, value: Any, owner: type) -> NoReturn:
+        what = owner.__name__ if value is None else describe(value)
+        raise UnknownNameError(
+            f"{what} has no attribute '{self._name}'", do=ABSENT[self._name]
+        )
+
+    def __set__(self, value: Any, given: Any) -> NoReturn:
+        if self._name in FIXED:
+            refuse_setting(value, self._name)
+        self.__get__(value, type(value))
+
+
+# ---- advice for a draw with traced parameters: `rng.normal(mean, scale)` ----
+# NumPy's generators take plain numbers. A draw that is moved and scaled afterwards has
+# the same distribution, and derivatives by its parameters. Source: the formulas of the
+# distributions in numpy.random, NumPy 2.4; Kingma and Welling, "Auto-encoding
+# variational Bayes", 2014.
+
+
+_MOVED = "loc + scale * rng.{0}(size=shape)"
+_SCALED = "scale * rng.{0}(size=shape)"
+_OPERATOR = "an operator of rng.{0} that takes rng as an argument, since its draws "
+_FIXED = f"{_OPERATOR}have no derivative by that parameter"
+_WHOLE = f"{_OPERATOR}are whole numbers"
+
+# Method of a generator -> what to write.
+_DRAWS_INSTEAD: dict[str, str] = {
+    **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), _MOVED),
+    **dict.fromkeys(("exponential", "rayleigh"), _SCALED),
+    "uniform": "low + (high - low) * rng.uniform(size=shape)",
+    "lognormal": "np.exp(mean + sigma * rng.normal(size=shape))",
+    "weibull": "rng.exponential(size=shape) ** (1 / a)",
+    "pareto": "np.expm1(rng.exponential(size=shape) / a)",
+    "power": "(-np.expm1(-rng.exponential(size=shape))) ** (1 / a)",
+    "multivariate_normal": "mean + np.linalg.cholesky(cov) @ rng.normal(size=len(mean))",
+    "gamma": "scale * rng.gamma(k, size=shape) with a plain k",
+    # ---- elements of an array ----
+    "choice": "x[rng.choice(len(x), size=n)]",
+    "permutation": "x[rng.permutation(len(x))]",
+    "permuted": "np.take_along_axis(x, np.argsort(rng.random(x.shape), axis), axis)",
+    "shuffle": "x[...] = x[rng.permutation(len(x))]",
+    # ---- without a derivative ----
+    **dict.fromkeys(
+        (
+            *("beta", "chisquare", "dirichlet", "f", "noncentral_chisquare"),
+            *("noncentral_f", "standard_gamma", "standard_t", "triangular"),
+            *("vonmises", "wald"),
+        ),
+        _FIXED,
+    ),
+    **dict.fromkeys(
+        (
+            *("binomial", "geometric", "hypergeometric", "integers", "logseries"),
+            *("multinomial", "multivariate_hypergeometric", "negative_binomial"),
+            *("poisson", "randint", "random_integers", "zipf"),
+        ),
+        _WHOLE,
+    ),
+}
+
+
+def instead_of_draw(method: str) -> str | None:
+    """Advice for a method of a generator that is given a traced array."""
+    text = _DRAWS_INSTEAD.get(method)
+    return None if text is None else text.format(method)
+
+
+# ---- the bits behind random generators of NumPy and CuPy ----
+
+
+def has_bits(value: Any) -> bool:
+    """Whether a value is a generator of NumPy, of CuPy, or of a subclass."""
+    # The class comes first: a generator of a capture refuses the attribute.
+    return hasattr(type(value), "bit_generator") or hasattr(value, "bit_generator")
+
+
+def bits_of(source: Any) -> Any:
+    """The bits that a generator draws from, also that of a capture; other values as they are."""
+    module: Any = sys.modules.get("numpy.random")  # imported by whoever has one
+    if module is not None and isinstance(source, module.Generator):
+        return module.Generator.bit_generator.__get__(source)
+    return getattr(source, "bit_generator", source)

@@ -1,0 +1,436 @@
+"""What kernels must keep: results that fit the schema, memory, and layouts."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from customop.arrays.array import axis_order, strides_of
+from customop.arrays.fake import FakeArray, to_fake
+from customop.arrays.kinds import (
+    CPU,
+    FAKE,
+    SCALAR,
+    TRACED,
+    has_device,
+    has_memory,
+    is_array,
+    is_traced,
+    kind_of,
+)
+from customop.arrays.nested import children, describe, flat, map_nested, show, steps
+from customop.core.table import RuleTable
+from customop.core.tracer import sealed
+from customop.errors import ContractError, place
+from customop.later import later
+from customop.schema.coerce import Mismatch, NestedType, Visitor, exact_class
+from customop.schema.schema import Schema
+from customop.schema.types import (
+    Alias,
+    ArrayType,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    SchemaType,
+    TupleOf,
+)
+
+zlib: ModuleType = later(import_module, "zlib")
+shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
+
+
+# ---- layouts of arrays: the order of their axes in memory, and their strides ----
+
+
+def has_certain_order(leaves: Sequence[Any]) -> bool:
+    """Whether a fake kernel can know the order of axes of a result.
+
+    They do where all lie in C order, and none is broadcast against another. From other
+    arguments NumPy's functions choose for themselves: ``x.copy()`` gives C order, and
+    ``x * 2`` that of `x`.
+    """
+    arrays = [v for v in leaves if has_device(v)]
+    if any(is_broadcast(v) or not _in_c_order(v) for v in arrays):
+        return False
+    shapes = {tuple(v.shape) for v in arrays if len(v.shape)}
+    return len(shapes) < 2 or not _fit_together(shapes)
+
+
+def _in_c_order(value: Any) -> bool:
+    order = _long_axes(tuple(value.shape), strides_of(value))
+    return order == sorted(order)
+
+
+def _fit_together(shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether two of these shapes broadcast against each other."""
+    return any(
+        all(a == b or 1 in (a, b) for a, b in zip(x[::-1], y[::-1], strict=False))
+        for x, y in itertools.combinations(shapes, 2)
+    )
+
+
+def is_broadcast(value: Any) -> bool:
+    """Whether elements of an array share memory, since an axis has no stride."""
+    if not has_device(value):
+        return False
+    pairs = zip(value.shape, strides_of(value), strict=True)
+    return any(stride == 0 and length > 1 for length, stride in pairs)
+
+
+def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """The axes longer than one, in their order in memory."""
+    return [axis for axis in axis_order(shape, strides) if shape[axis] > 1]
+
+
+def differ_in_order(real: Any, fake: Any) -> bool:
+    """Whether axes longer than one have another order in memory."""
+    if not has_device(real) or not real.size:
+        return False
+    shape = tuple(real.shape)
+    first, second = (_long_axes(shape, strides_of(x)) for x in (real, fake))
+    return first != second
+
+
+def differ_in_strides(real: Any, fake: Any) -> bool:
+    """Whether axes longer than one have other strides."""
+    if not has_device(real) or not real.size:
+        return False
+    triples = zip(real.shape, strides_of(real), strides_of(fake), strict=True)
+    return any(length > 1 and a != b for length, a, b in triples)
+
+
+# ---- memory of arrays: who shares it, and what operators have written ----
+
+
+def readonly(value: Any) -> Any:
+    """A value that cannot be written: a view of an array of NumPy, a sealed tracer."""
+    if is_traced(value):
+        return sealed(value)
+    if not isinstance(value, np.ndarray) or not value.flags.writeable:
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array of NumPy, in its order; other values as they are."""
+    return value.copy("K") if isinstance(value, np.ndarray) else value
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether arrays of NumPy are equal; other values always are."""
+    if not isinstance(a, np.ndarray):
+        return True
+    return bool(
+        np.array_equal(a.view(np.ndarray), b.view(np.ndarray)) or _same_bytes(a, b)
+    )
+
+
+def _same_bytes(a: Any, b: Any) -> bool:
+    """Whether arrays have the same bytes, so that nan equals nan."""
+    return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
+
+
+def checksum(value: Any) -> int | None:
+    """A checksum of the bytes of an array; None for a value that is not compared.
+
+    These are values without memory that NumPy or a copy on the host can read, and arrays
+    of objects, which may change without a change of their bytes.
+    """
+    if not isinstance(value, np.ndarray):
+        kind = kind_of[type(value)]
+        if kind is None or not kind.has_memory or kind.to_numpy is None:
+            return None
+        value = kind.to_numpy(value)
+    if value.dtype.hasobject or not value.size:
+        return None
+    return int(zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data))
+
+
+# ---- arrays that share memory ----
+
+
+def shared_results(
+    schema: Schema, args: Sequence[Any], values: Sequence[Any]
+) -> Iterator[tuple[int, str, str]]:
+    """Results that share memory although the schema does not say so.
+
+    The number of each among the arrays of all results, what messages call it, and
+    what it shares memory with.
+    """
+    named = [
+        (f"argument '{p.name}'", p.alias, array)
+        for p, value in zip(schema.parameters, args, strict=True)
+        for _, array in _arrays_in(p.name, value)
+    ]
+    seen = list(named)
+    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
+        # For an array that is passed twice, either parameter may name the alias.
+        free = [a for _, alias, a in named if _is_same(r.alias, alias)]
+        for name, array in _arrays_in(f"output {i}", value):
+            for other, alias, earlier in seen:
+                if _is_same(r.alias, alias) or not share_memory(array, earlier):
+                    continue
+                if not any(share_memory(earlier, a) for a in free):
+                    yield len(seen) - len(named), name, other
+                    break
+            seen.append((name, r.alias, array))
+
+
+def _is_same(first: Alias | None, second: Alias | None) -> bool:
+    return first is not None and second is not None and first.name == second.name
+
+
+def with_copies(out: Any, shared: Sequence[int]) -> Any:
+    """A result in which the arrays with these numbers are copied."""
+    numbers = itertools.count()
+
+    def own(value: Any) -> Any:
+        return value.copy() if next(numbers) in shared else value
+
+    return map_nested(out, lambda v: own(v) if has_memory(v) else v)
+
+
+def _arrays_in(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Arrays of a value, each with its name among lists and config objects."""
+    found = children(value)
+    if found is not None:
+        items = zip(steps(value), found, strict=True)
+        return [pair for i, v in items for pair in _arrays_in(f"{name}, item {i}", v)]
+    return [(name, value)] if has_memory(value) else []
+
+
+def share_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory; arrays without elements never do.
+
+    Disjoint views of one buffer count as sharing, as they do for torch: a write to
+    the buffer reaches both.
+    """
+    if 0 in a.shape or 0 in b.shape:
+        return False
+    if owner(a) is owner(b):
+        return True
+    return (
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and bool(np.may_share_memory(a, b))
+    )
+
+
+def owner(array: Any) -> Any:
+    """The array that owns the memory of a view, for NumPy and CuPy."""
+    base = getattr(array, "base", None)
+    while base is not None and is_array(base):
+        array, base = base, getattr(base, "base", None)
+    return array
+
+
+# ---- which arrays operators have written, and when ----
+
+
+def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
+    """The arguments of a call that the schema marks as written."""
+    pairs = zip(schema.parameters, args, strict=True)
+    return [value for p, value in pairs if p.is_written]
+
+
+# Numbers nodes of reverse mode and writes: the higher number came later.
+moments: itertools.count[int] = itertools.count(1)
+
+# Memory written by an operator -> (weak reference, moment of the last write). Most
+# readers only ask whether it is empty.
+writes: dict[int, tuple[weakref.ref[Any], int]] = {}
+
+
+def note_writes(values: Sequence[Any]) -> None:
+    """Note that an operator has written these arrays."""
+    for leaf in flat(list(values)):
+        if has_memory(leaf):
+            _note(owner(leaf))
+
+
+def _note(array: Any) -> None:
+    key = id(array)
+    reference = weakref.ref(array, lambda _: writes.pop(key, None))
+    writes[key] = (reference, next(moments))
+
+
+def last_write(array: Any) -> int:
+    """Moment when an operator last wrote the memory of an array; 0 for never."""
+    if not has_memory(array):
+        return 0
+    known = writes.get(id(owner(array)))
+    return known[1] if known is not None else 0
+
+
+# Messages of NumPy itself when it is about to write a read-only array (NumPy 2.4).
+WRITE_ERRORS: Final = (
+    "assignment destination is read-only",
+    "output array is read-only",
+    "sort array is read-only",
+    "partition array is read-only",
+    "array is read-only",
+    "underlying array is read-only",
+    "array to be byte-swapped is read-only",
+    "operand array with iterator write flag set is read-only",
+    "WRITEBACKIFCOPY base is read-only",
+    "put: output array is read-only",
+    "putmask: output array is read-only",
+    "cannot modify read-only memory",
+)
+
+
+# ---- the results of kernels and rules, compared with the schema ----
+
+
+VMAP_RULE, JVP_RULE, COMPOSITE_RULE = "vmap rule", "jvp rule", "rule"
+_RULES = (VMAP_RULE, JVP_RULE, COMPOSITE_RULE)
+
+
+def check_returns(
+    op: RuleTable, kernel: Callable[..., Any], out: Any, kind: str
+) -> list[Any]:
+    """Results one by one, proven to fit the schema in number, type and kind.
+
+    `kind` is that of the kernel's arrays, or one of `_RULES`, whose arrays may be of
+    any.
+    """
+    schema: Schema = op.schema
+    if not schema.returns:
+        if out is not None:
+            raise _wrong_return(
+                op, kernel, kind, f"returns {show(out)}, must return None"
+            )
+        return []
+    if not schema.is_tuple:
+        values = [out]
+    elif isinstance(out, tuple) and len(out) == len(schema.returns):
+        values = list(out)
+    else:
+        got = f"{len(out)} items" if isinstance(out, tuple) else show(out)
+        reason = f"returns {got}, must return a tuple of {len(schema.returns)}"
+        raise _wrong_return(op, kernel, kind, reason)
+    checker = _Results(kind)
+    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
+        reason = checker.fault(value, r.type)
+        if reason:
+            raise _wrong_return(op, kernel, kind, f"returns output {i} {reason}")
+    return values
+
+
+def check_shapes(
+    op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any], out: Any
+) -> None:
+    """Raise unless results, which fit the schema in number and type, fit its shapes."""
+    schema: Schema = op.schema
+    values = list(out) if schema.is_tuple else [out] if schema.returns else []
+    reason = shape_check.check_results(schema, args, values)
+    if reason:
+        raise _wrong_return(op, kernel, kind, f"returns {reason}")
+
+
+def _wrong_return(
+    op: RuleTable, kernel: Callable[..., Any], kind: str, reason: str
+) -> ContractError:
+    is_rule = kind in _RULES
+    name = kind if is_rule else f"'{kind}' kernel"
+    return op.error(
+        ContractError,
+        f"the {name} {reason}",
+        f"{'rule' if is_rule else 'kernel'} at {place(kernel)}",
+        do="return what the schema says"
+        if is_rule
+        else "return what the schema says, or change the annotation of the result",
+        kind=kind,
+    )
+
+
+class _Results(Visitor):
+    """Results of a kernel for one kind of array, or of a rule."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def array(self, value: Any, declared: ArrayType) -> None:
+        found = kind_of[type(value)]
+        if found is None:
+            raise Mismatch(f"as {show(value)}, must be an array")
+        # NumPy reductions and operators on 0-d arrays give NumPy scalars.
+        if (
+            self.kind in _RULES
+            or found is TRACED
+            or found.name == self.kind
+            or (found is SCALAR and self.kind == "cpu")
+            or (found in (CPU, SCALAR) and self.kind == FAKE)
+        ):
+            return
+        raise Mismatch(
+            f"as {describe(value)} of the kind '{found}', must be of the kind"
+            f" '{self.kind}'"
+        )
+
+    def base(self, value: Any, declared: Base) -> None:
+        exact = exact_class(declared)
+        if isinstance(value, exact) and not (exact is int and isinstance(value, bool)):
+            return
+        if not isinstance(value, _FITTING.get(declared.name, ())):
+            raise _unfit(value, declared)
+
+    def choice(self, value: Any, declared: Choice) -> None:
+        options = declared.options
+        if type(value) is not type(options[0]) or value not in options:
+            raise _unfit(value, declared)
+
+    def member(self, value: Any, declared: ClassOf) -> None:
+        if not isinstance(value, declared.cls):
+            raise _unfit(value, declared)
+
+    def open(self, value: Any, declared: NestedType) -> Any:
+        if not _is_nested_as(value, declared):
+            raise _unfit(value, declared)
+        count = len(declared.items) if isinstance(declared, TupleOf) else None
+        count = declared.length if isinstance(declared, ListOf) else count
+        if count is not None and count != len(value):
+            raise Mismatch(f"with {len(value)} items, must be {declared}")
+        return value
+
+
+# Type -> further classes of results.
+_FITTING: dict[str, tuple[type, ...]] = {
+    "Scalar": (int, float, complex, np.number),
+    "int": (np.integer,),
+    "bool": (np.bool_,),
+}
+
+
+def _unfit(value: Any, declared: SchemaType) -> Mismatch:
+    return Mismatch(f"as {show(value)}, must be {declared}")
+
+
+def _is_nested_as(value: Any, declared: NestedType) -> bool:
+    """Whether a result is of the class that its type is made of."""
+    if isinstance(declared, ListOf | TupleOf):
+        return isinstance(value, list | tuple)
+    if isinstance(declared, DictOf):
+        return type(value) is dict and all(isinstance(key, str) for key in value)
+    if declared.fields.is_dict:
+        keys = set(value) if type(value) is dict else {None}
+        return declared.fields.required <= keys <= set(declared.items)
+    return type(value) is declared.cls
+
+
+def finish_fake(op: RuleTable, kernel: Callable[..., Any], out: Any) -> Any:
+    """The result of a fake kernel: right in number and type, and fake throughout."""
+    if type(out) is FakeArray and op.schema.single_return:
+        return out
+    check_returns(op, kernel, out, FAKE)
+    return map_nested(out, to_fake) if out is not None else None

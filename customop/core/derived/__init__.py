@@ -1,4 +1,0 @@
-"""Rules that follow from an operator's tags and shapes when none is registered.
-
-Start with `find`, which asks the others in turn.
-"""

@@ -1,0 +1,776 @@
+"""`export`: an operator, or a function of NumPy's, as a function of JAX."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial, update_wrapper
+from importlib import import_module
+from typing import Any, TypeGuard
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from customop.arrays.array import is_inexact
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import CPU, is_array
+from customop.arrays.nested import (
+    children,
+    flat,
+    flatten,
+    map_outline,
+    map_result,
+    unflatten,
+)
+from customop.core.codegen import generate
+from customop.core.dispatch import find_kernel
+from customop.core.njit_kernels import compiled_of
+from customop.core.operator import Operator
+from customop.core.table import RuleTable, changing
+from customop.errors import ArgumentError, DataDependentError, check_function, shown
+from customop.frozen import Frozen
+from customop.graph.passes import frozen_key
+from customop.interop.steps import Batch, Pull, Push, Step, run_steps
+from customop.transforms.values import carried
+
+# ---- where the arrays of a call are, and what stands in all other places ----
+
+
+class ArraySlot(Frozen):
+    """The place of an array."""
+
+    index: int
+
+
+class CallPlaces:
+    """The arguments of a call without its arrays; equal where the others are, to the bit.
+
+    Parameters
+    ----------
+    values : sequence
+        Nested, with an `ArraySlot` in the place of each array.
+    """
+
+    __slots__ = ("_key", "_values")
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = [*values]
+        # Of an object that has no hash it is the identity: the values keep it alive.
+        self._key: Hashable = frozen_key(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallPlaces) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return "..."
+
+    @property
+    def count(self) -> int:
+        """How many arrays there are."""
+        found = 0
+
+        def seen(leaf: Any) -> Any:
+            nonlocal found
+            found += isinstance(leaf, ArraySlot)
+            return leaf
+
+        for nested in self._values:
+            map_outline(nested, seen)
+        return found
+
+    def filled(self, arrays: Sequence[Any]) -> list[Any]:
+        """The values with these arrays."""
+
+        def value(leaf: Any) -> Any:
+            return arrays[leaf.index] if isinstance(leaf, ArraySlot) else leaf
+
+        return [map_outline(nested, value) for nested in self._values]
+
+
+# ---- functions of arrays that JAX runs: a call, and what steps make of it ----
+# They are compared by what they are made of, so that JAX compiles each of them once.
+
+
+class OperatorCall(Frozen):
+    """The call of an operator.
+
+    Attributes
+    ----------
+    op : Operator
+    places : CallPlaces
+        Where the arrays go, among the values of all parameters.
+    """
+
+    op: RuleTable
+    places: CallPlaces
+
+    def result(self, arrays: Sequence[Any]) -> Any:
+        """The results of the call, then the arrays that it wrote."""
+        values = self.places.filled(arrays)
+        if not self.op.schema.written:
+            return self.op.invoke(values)
+        names = [p.name for p in self.op.schema.parameters]
+        given = dict(zip(names, values, strict=True))
+        # JAX's arrays never change: what is written is a copy, which is returned.
+        for name in self.op.schema.written:
+            given[name] = map_result(given[name], lambda x: x.copy())
+        found = self.op.invoke([*given.values()])
+        written = [given[name] for name in self.op.schema.written]
+        own = found if self.op.schema.is_tuple else (found,) * (found is not None)
+        both = (*own, *written)
+        return both[0] if len(both) == 1 else both
+
+    def leaves(self, result: Any) -> list[Any]:
+        """The arrays of a result."""
+        return [leaf for leaf in flat(result) if leaf is not None]
+
+    def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
+        """A result with other arrays."""
+        rest = iter(arrays)
+        return map_outline(result, lambda leaf: None if leaf is None else next(rest))
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """The arrays of the result."""
+        return self.leaves(self.result(arrays))
+
+    def __repr__(self) -> str:
+        return str(self.op.qualname)
+
+
+class NumpyCall(Frozen):
+    """The call of a function of NumPy code.
+
+    Attributes
+    ----------
+    fn : callable
+    places : CallPlaces
+        Where the arrays go, among the leaves of its arguments.
+    spec : Structure
+        Of the pair of positional and keyword arguments.
+    """
+
+    fn: Callable[..., Any]
+    places: CallPlaces
+    spec: Any
+
+    def result(self, arrays: Sequence[Any]) -> Any:
+        """The results of the call."""
+        leaves = self.places.filled(arrays)
+        args, kwargs = unflatten(self.spec, leaves)
+        return self.fn(*args, **kwargs)
+
+    def leaves(self, result: Any) -> list[Any]:
+        """The arrays of a result."""
+        return flatten(result)[0]
+
+    def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
+        """A result with other arrays."""
+        return unflatten(flatten(result)[1], arrays)
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """The arrays of the result."""
+        return self.leaves(self.result(arrays))
+
+    def __repr__(self) -> str:
+        return str(getattr(self.fn, "__qualname__", self.fn))
+
+
+class Derived(Frozen):
+    """A call after steps: derivatives and rows of it.
+
+    Attributes
+    ----------
+    base : OperatorCall or NumpyCall
+    steps : tuple of Step
+    """
+
+    base: OperatorCall | NumpyCall
+    steps: tuple[Step, ...]
+
+    def then(self, step: Step) -> Derived:
+        """The function after one more step."""
+        return Derived(self.base, (*self.steps, step))
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """The arrays of the results."""
+        return run_steps(self.steps, lambda given: self.base(*given), arrays)
+
+
+# ---- kernels that XLA calls without Python ----
+# Those that numba compiles, by XLA's FFI.
+#
+# A callback takes 100 us and Python's lock, a handler 2 us. Only NumPy's kernels of
+# operators are called so, on CPUs; their derivatives are then programs of JAX that call
+# them.
+
+
+# The kind of JAX's arrays.
+_KIND = "jax"
+_CONSTANTS = (bool, int, float, complex, str, type(None))
+# Handlers, which XLA keeps for as long as the process lives.
+_handlers: list[Any] = []
+_numbers = itertools.count()
+
+
+# ---- kernels for JAX's arrays ----
+
+
+def has_own_kernel(call: object) -> TypeGuard[OperatorCall]:
+    """Whether the operator of a call has a kernel for arrays of JAX."""
+    return isinstance(call, OperatorCall) and _KIND in call.op.rows
+
+
+def run_own_kernel(call: OperatorCall, arrays: Sequence[Any]) -> list[Any]:
+    """The arrays that this kernel gives."""
+    positional, keywords = call.op.schema.split(call.places.filled(arrays))
+    return call.leaves(call.op.rows[_KIND].fn(*positional, **keywords))
+
+
+# ---- kernels of numba ----
+
+
+def has_target(call: object) -> TypeGuard[OperatorCall]:
+    """Whether XLA may call the kernel of a call without Python, on a CPU."""
+    return isinstance(call, OperatorCall) and _kernel_of(call.op) is not None
+
+
+def call_target(
+    call: OperatorCall, arrays: Sequence[Any], results: Sequence[Any]
+) -> list[Any] | None:
+    """The results of a call in a program of JAX; None if Python has to call it.
+
+    Parameters
+    ----------
+    call : OperatorCall
+    arrays : sequence of traced array
+    results : sequence of ShapeDtypeStruct
+    """
+    given = tuple([(np.dtype(x.dtype), x.ndim) for x in arrays])
+    wanted = tuple([(np.dtype(y.dtype), len(y.shape)) for y in results])
+    is_wide = jax.config.read("jax_enable_x64")
+    target = _target(call, given, wanted, changing.count, is_wide)
+    return None if target is None else [*jax.ffi.ffi_call(target, results)(*arrays)]
+
+
+def is_fixed(op: RuleTable) -> bool:
+    """Whether the kernel is compiled for fixed types: it takes no read-only arrays."""
+    kernel = _kernel_of(op)
+    if kernel is None:
+        return False
+    framework = import_module("customop.interop.numba.njit_calls")
+    return bool(framework.has_fixed_types(kernel))
+
+
+@lru_cache(maxsize=4096)
+def _target(
+    call: OperatorCall,
+    given: Sequence[tuple[Any, int]],
+    wanted: Sequence[tuple[Any, int]],
+    changes: int,
+    is_wide: bool,
+) -> str | None:
+    """The name of a handler that XLA knows; asked again after a kernel was registered."""
+    described = _described(call, is_wide)
+    if described is None:
+        return None
+    handlers = import_module("customop.interop.numba.njit_calls")
+    handler = handlers.handler_of(
+        handlers.HandlerCall(*described),
+        [handlers.BufferType(*x) for x in given],
+        [handlers.BufferType(*y) for y in wanted],
+    )
+    if handler is None:
+        return None
+    _handlers.append(handler)
+    name = f"customop_{call.op.name}_{next(_numbers)}"
+    capsule = jax.ffi.pycapsule(ctypes.c_void_p(handler.address))
+    jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
+    return name
+
+
+def _described(call: OperatorCall, is_wide: bool) -> Sequence[Any] | None:
+    """Describe the handler of a call; None if it cannot be given some argument."""
+    schema = call.op.schema
+    kernel = _kernel_of(call.op)
+    values = call.places.filled([ArraySlot(i) for i in range(call.places.count)])
+    if kernel is None or not all(map(_can_be_given, values)):
+        return None
+    names = [p.name for p in schema.parameters]
+    return (
+        kernel,
+        call.op.qualname,
+        tuple([v.index if isinstance(v, ArraySlot) else (v,) for v in values]),
+        tuple([p.name for p in schema.keyword_only]),
+        tuple([names.index(name) for name in schema.written]),
+        kernel is not compiled_of(find_kernel(call.op, CPU.name)),
+        not is_wide,
+    )
+
+
+def _can_be_given(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(isinstance(v, _CONSTANTS) for v in value)
+    return isinstance(value, (ArraySlot, *_CONSTANTS))
+
+
+def _kernel_of(op: RuleTable) -> Any:
+    """The kernel for NumPy's arrays, if numba has compiled it; else None."""
+    if "numba" not in sys.modules:
+        return None
+    kernel = find_kernel(op, CPU.name)
+    kernel = compiled_of(getattr(kernel, "gufunc", kernel))
+    framework = import_module("customop.interop.numba.njit_calls")
+    return kernel if framework.is_compiled(kernel) else None
+
+
+# ---- calls that XLA makes back to Python ----
+
+
+def run_on_host(
+    fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
+) -> list[np.ndarray[Any, Any]]:
+    """Run a function on NumPy's arrays; dtypes are those that JAX says.
+
+    Parameters
+    ----------
+    fn : Derived
+    given, wanted : sequence of array or ShapedArray
+        Have the dtypes of the arguments and of the results.
+    *arrays : array
+    """
+    is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
+    pairs = zip(arrays, given, strict=True)
+    found = fn(*[np.array(x, a.dtype, copy=is_copied) for x, a in pairs])
+    return [np.asarray(y, a.dtype) for y, a in zip(found, wanted, strict=True)]
+
+
+def host_call(
+    fn: Derived, given: Sequence[Any], wanted: Sequence[Any]
+) -> Callable[..., list[np.ndarray[Any, Any]]]:
+    """`run_on_host` of these, which a program of JAX calls many times.
+
+    A call of an operator on a few arrays, with one for a result, is one line of generated
+    code: in a callback nothing is in the processor's caches, and the walk through the
+    values of a call takes 8 us of 60, in place of 3 in a loop.
+    """
+    whole = partial(run_on_host, fn, given, wanted)
+    base = fn.base
+    if fn.steps or not isinstance(base, OperatorCall) or is_fixed(base.op):
+        return whole
+    schema, places = base.op.schema, base.places
+    values = places.filled([ArraySlot(i) for i in range(places.count)])
+    is_nested = any(children(v) is not None for v in values)
+    if is_nested or schema.written or not schema.single_return:
+        return whole
+    names: dict[str, Any] = {
+        "_whole": whole,
+        "_op": base.op,
+        "_rows": base.op.rows,
+        "_array": np.array,
+        "_asarray": np.asarray,
+        "_out": np.dtype(wanted[0].dtype),
+        **{f"_t{i}": np.dtype(a.dtype) for i, a in enumerate(given)},
+        **{f"_c{i}": v for i, v in enumerate(values)},
+    }
+    texts = [
+        f"_array(x{v.index}, _t{v.index}, copy=None)"
+        if isinstance(v, ArraySlot)
+        else f"_c{i}"
+        for i, v in enumerate(values)
+    ]
+    params = ", ".join([f"x{i}" for i in range(len(given))])
+    lines = [
+        f"def call({params}):",
+        # A kernel that was registered since may need copies.
+        f"    if _op.rows is not _rows: return _whole({params})",
+        f"    return [_asarray(_op.run({', '.join(texts)}), _out)]",
+    ]
+    made: Callable[..., list[Any]] = generate(
+        f"{base} for JAX", "\n".join(lines), "call", names
+    )
+    return made
+
+
+# ---- two primitives of JAX: the call of a function, and its differential ----
+# The differential is linear in the tangents. Forward mode runs it; reverse mode
+# transposes it into the call of the pullback. So one export has both modes, to any
+# order, and an operator without rules for one of them works in the other.
+
+
+_call = Primitive("customop_call")
+_call.multiple_results = True
+_differential = Primitive("customop_differential")
+_differential.multiple_results = True
+
+
+def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
+    """Call a function with arrays of JAX, concrete or traced."""
+    found: list[Any] = _call.bind(*arrays, fn=fn)
+    return found
+
+
+# ---- values ----
+
+
+def _run(*arrays: Any, fn: Derived) -> list[Any]:
+    if not fn.steps and has_own_kernel(fn.base):
+        return run_own_kernel(fn.base, arrays)
+    avals = [jax.typeof(x) for x in arrays]
+    found = run_on_host(fn, avals, _results(fn, avals), *arrays)
+    return [jax.numpy.asarray(y) for y in found]
+
+
+def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
+    """Shapes and dtypes of the results."""
+    given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
+    return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
+
+
+@lru_cache(maxsize=4096)
+def _result_types(
+    fn: Derived, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
+) -> Sequence[Any]:
+    """The same; asked again after a rule was registered."""
+    found = fn(*[FakeArray(shape, dtype) for shape, dtype in given])
+    dtypes = [jax.dtypes.canonicalize_dtype(y.dtype) for y in found]
+    return [ShapedArray(y.shape, t) for y, t in zip(found, dtypes, strict=True)]
+
+
+_call.def_impl(_run)
+_call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
+
+
+def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
+    """The call in a program: of functions that XLA calls, or back to Python."""
+    avals = [jax.typeof(x) for x in arrays]
+    wanted = _results(fn, avals)
+    results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
+    base = fn.base
+    found: list[Any] | None = None
+    if has_own_kernel(base) or (is_on_cpu and has_target(base)):
+        if fn.steps:
+            found = _inlined(fn, arrays, results)
+        elif has_own_kernel(base):
+            found = run_own_kernel(base, arrays)
+        else:
+            found = call_target(base, arrays, results)
+    if found is not None:
+        return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
+    return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
+
+
+def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Derivatives and rows as a program, in which the operator is called.
+
+    None if a rule asks for the values of its arrays: it is then run on the host.
+    """
+    # Late, since arrays of JAX become a kind, on which rules run.
+    import_module("customop.interop.jax.jax_kind").register_jax_arrays()
+    try:
+        found = carried(fn, arrays, {})
+    except (DataDependentError, jax.errors.ConcretizationTypeError):
+        return None
+    # A rule may give a constant of NumPy.
+    return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
+
+
+def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
+    """Tell JAX how a primitive becomes a program."""
+    for platform in (None, "cpu"):
+        lowered = partial(_lowered, platform is not None)
+        rule = mlir.lower_fun(partial(of_call, lowered), multiple_results=True)
+        mlir.register_lowering(primitive, rule, platform=platform)
+
+
+_register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
+
+# ---- the differential ----
+
+
+def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
+    """Shapes and dtypes of the results: no rule for forward mode is needed for them."""
+    found = _results(fn, avals[: len(wanted)])
+    return [aval for aval in found if is_inexact(aval.dtype)]
+
+
+_differential.def_abstract_eval(_differential_results)
+_differential.def_impl(
+    lambda *arrays, fn, wanted: _run(*arrays, fn=_pushed(fn, wanted))
+)
+_register(
+    _differential,
+    lambda lowered, *arrays, fn, wanted: lowered(*arrays, fn=_pushed(fn, wanted)),
+)
+
+
+def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
+    """From arguments and tangents of some of them to tangents of the results."""
+    return fn.then(Push(_places(wanted), is_dense=True))
+
+
+def _places(wanted: Sequence[bool]) -> tuple[int, ...]:
+    return tuple([i for i, is_wanted in enumerate(wanted) if is_wanted])
+
+
+# ---- derivatives ----
+
+
+def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
+    results = _call.bind(*primals, fn=fn)
+    wanted = tuple([not _is_zero(t) for t in tangents])
+    if not any(wanted):
+        return results, [_zero(y) for y in results]
+    given = [t for t in tangents if not _is_zero(t)]
+    found = iter(_differential.bind(*primals, *given, fn=fn, wanted=wanted))
+    return results, [next(found) if is_inexact(y.dtype) else _zero(y) for y in results]
+
+
+def _is_zero(tangent: Any) -> bool:
+    if isinstance(tangent, ad.Zero):
+        return True
+    return bool(jax.typeof(tangent).dtype == jax.dtypes.float0)
+
+
+def _zero(value: Any) -> Any:
+    return ad.Zero(jax.typeof(value).to_tangent_aval())
+
+
+def _differential_jvp(
+    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    count = len(wanted)
+    results = _differential.bind(*primals, fn=fn, wanted=wanted)
+    found = [_zero(y) for y in results]
+    if not all(map(_is_zero, tangents[count:])):
+        given = [ad.instantiate_zeros(t) for t in tangents[count:]]
+        found = _differential.bind(*primals[:count], *given, fn=fn, wanted=wanted)
+    changed = tuple([not _is_zero(t) for t in tangents[:count]])
+    if any(changed):
+        given = [t for t in tangents[:count] if not _is_zero(t)]
+        rest = (False,) * (len(primals) - count)
+        more = _differential.bind(
+            *primals, *given, fn=_pushed(fn, wanted), wanted=(*changed, *rest)
+        )
+        found = [ad.add_tangents(x, y) for x, y in zip(found, more, strict=True)]
+    return results, found
+
+
+def _transposed(
+    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    count = len(wanted)
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    results = _results(fn, [jax.typeof(x) for x in arrays[:count]])
+    outputs = _places([is_inexact(y.dtype) for y in results])
+    step = Pull(_places(wanted), outputs, is_dense=True)
+    found = _call.bind(*arrays[:count], *given, fn=fn.then(step))
+    return [*[None] * count, *found]
+
+
+ad.primitive_jvps[_call] = _call_jvp
+ad.primitive_jvps[_differential] = _differential_jvp
+ad.primitive_transposes[_differential] = _transposed
+
+# ---- rows ----
+
+
+def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
+    rows = [_first(x, d) for x, d in zip(arrays, dims, strict=True)]
+    axes = tuple([None if d is None else 0 for d in dims])
+    found = _call.bind(*rows, fn=fn.then(Batch(axes)))
+    return found, [0] * len(found)
+
+
+def _differential_batch(
+    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    """The differential of the function of rows; an argument has rows as its tangent has."""
+    count = len(wanted)
+    size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
+    places = _places(wanted)
+    has_rows = [d is not None for d in dims]
+    for i, place in enumerate(places):
+        either = has_rows[place] or has_rows[count + i]
+        has_rows[place] = has_rows[count + i] = either
+    given = [
+        _rows(x, d, size) if has else x
+        for x, d, has in zip(arrays, dims, has_rows, strict=True)
+    ]
+    axes = tuple([0 if has else None for has in has_rows[:count]])
+    found = _differential.bind(*given, fn=fn.then(Batch(axes)), wanted=wanted)
+    return found, [0] * len(found)
+
+
+def _first(array: Any, dim: Any) -> Any:
+    return array if dim in (None, 0) else jax.numpy.moveaxis(array, dim, 0)
+
+
+def _rows(array: Any, dim: Any, size: int) -> Any:
+    if dim is not None:
+        return _first(array, dim)
+    return jax.numpy.broadcast_to(array, (size, *array.shape))
+
+
+batching.primitive_batchers[_call] = _call_batch
+batching.primitive_batchers[_differential] = _differential_batch
+
+
+# ---- `export`: an operator, or a function of NumPy's, as a function of JAX ----
+
+
+def export(op: Callable[..., Any]) -> JaxFunction:
+    """Make a function of JAX's arrays.
+
+    It runs on the host, also inside ``jax.jit``, by a callback. Shapes and dtypes of its
+    results are those of the fake kernel; derivatives in both modes and to any order, and
+    rows for ``jax.vmap``, are those of the rules.
+
+    Parameters
+    ----------
+    op : Operator or callable
+        Or a function of arrays that is made of operators and NumPy's functions.
+
+    Returns
+    -------
+    JaxFunction
+        Takes what `op` takes, with arrays of JAX in the place of NumPy's, and returns
+        arrays of JAX. Other arguments are constants of the compiled program. JAX's arrays
+        never change: those that `op` writes to come back after its own results, in the
+        order of ``op.schema.written``.
+
+    Raises
+    ------
+    ArgumentError
+        If `op` is not a function, or draws random numbers.
+
+    Notes
+    -----
+    Without ``jax_enable_x64`` JAX has no 64-bit numbers: it gives 32-bit arrays in, and
+    results are rounded to them. dtypes that NumPy lacks, such as bfloat16, are refused.
+
+    Examples
+    --------
+    >>> import customop as co, jax, jax.numpy as jnp, numpy as np
+    >>> from customop.interop.jax import export
+    >>> @co.custom_op("jax_docs::cube", mutates_args=(), tags=(co.Tag.pointwise,))
+    ... def cube(x: co.Array) -> co.Array:
+    ...     return x * x * x
+    >>> op = cube.register_autograd(co.native)  # the gradient of its own code
+    >>> jax_cube = export(cube)
+    >>> float(jax.jit(jax.grad(jax_cube))(2.0))
+    12.0
+    """
+    check_function("export", op)
+    if isinstance(op, Operator) and op.sees_seed:
+        raise ArgumentError(
+            f"export: {op.qualname} draws random numbers, and JAX calls a function as often"
+            " as it likes",
+            do="draw before the call, and pass the numbers as an array",
+        )
+    return JaxFunction(op)
+
+
+class JaxFunction:
+    """A function that `export` returns.
+
+    Attributes
+    ----------
+    op : Operator or callable
+    """
+
+    def __init__(self, op: Callable[..., Any]) -> None:
+        self.op: Callable[..., Any] = op
+        update_wrapper(self, op, updated=())
+
+    def __repr__(self) -> str:
+        return f"<{self._name()} for JAX>"
+
+    def _name(self) -> str:
+        named = getattr(self.op, "__qualname__", self.op)
+        return str(getattr(self.op, "qualname", named))
+
+    def _checked(self, array: Any) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = np.dtype(array.dtype)
+        if dtype.isbuiltin == 2:  # registered by another library
+            raise ArgumentError(
+                f"{self._name()}: an array of {dtype}, which NumPy does not have",
+                do="convert it: x.astype(np.float32)",
+            )
+        return dtype
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator, or enter the call into the program that JAX traces."""
+        arrays: list[Any] = []
+        fakes: dict[int, int] = {}
+
+        def mark(leaf: Any) -> Any:
+            if not isinstance(leaf, jax.Array | np.ndarray):
+                return leaf
+            fake = FakeArray(leaf.shape, self._checked(leaf))
+            fakes[id(fake)] = len(arrays)
+            arrays.append(leaf)
+            return fake
+
+        def slot(leaf: Any) -> Any:
+            return ArraySlot(fakes[id(leaf)]) if id(leaf) in fakes else leaf
+
+        fn: OperatorCall | NumpyCall
+        if isinstance(self.op, Operator):
+            marked: Any = map_outline((args, kwargs), mark)
+            try:
+                values = self.op.bind(*marked[0], **marked[1])
+            except ArgumentError as error:
+                _say_jax(error)
+                raise
+            fn = OperatorCall(
+                self.op, CallPlaces([map_outline(v, slot) for v in values])
+            )
+        else:
+            leaves, spec = flatten((args, kwargs))
+            fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
+        types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
+        example = _example(fn, types, changing.count)
+        return fn.rebuilt(example, call(Derived(fn, ()), arrays))
+
+
+def _say_jax(error: ArgumentError) -> None:
+    """Name an array of JAX as such, where the error names the fake one in its place."""
+    if "FakeArray" in error.what:
+        error.what = error.what.replace("FakeArray", "an array of JAX")
+        error.do = (
+            f"pass a number of Python, with jax.jit(f, static_argnames='{error.parameter}')"
+            f" where JAX traces it; or declare {error.parameter}: Array"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _example(
+    fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]], changes: int
+) -> Any:
+    """A result without data; asked again after a rule was registered."""
+    found = fn.result([FakeArray(shape, dtype) for shape, dtype in types])
+    for leaf in fn.leaves(found):
+        _check_result(fn, leaf)
+    return found
+
+
+def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
+    """Raise unless JAX can have a result: an array of a known shape."""
+    if not is_array(leaf):
+        raise ArgumentError(
+            f"{fn} returns {shown(leaf)}, JAX's functions return arrays",
+            do="return np.asarray(...) of it",
+        )
+    if any(type(n) is not int for n in leaf.shape):
+        raise DataDependentError(
+            f"{fn} gives {leaf}, and JAX must know shapes before it has values",
+            do="give results of a fixed length, or call it outside of JAX's programs",
+        )

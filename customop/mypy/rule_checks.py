@@ -1,0 +1,392 @@
+"""Rules, their contexts and gradients, checked as registration checks them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from mypy.errorcodes import ErrorCode
+from mypy.nodes import (
+    ConditionalExpr,
+    DictExpr,
+    Expression,
+    FloatExpr,
+    LambdaExpr,
+    ListExpr,
+    OpExpr,
+    RefExpr,
+    StarExpr,
+    StrExpr,
+    TupleExpr,
+    UnaryExpr,
+)
+from mypy.nodes import Context as nodes_Context
+from mypy.types import Instance, NoneType, Type, get_proper_type
+
+from customop.arrays.kinds import FAKE, known_devices
+from customop.core.builtin_kinds import Formula
+from customop.core.registry import Registration
+from customop.core.rule_kind import (
+    RuleKind,
+    check_device_types,
+    check_kernel,
+    rule_kind,
+)
+from customop.core.rule_makers import Context
+from customop.errors import CustomOpError, RegistrationError
+from customop.mypy import records
+from customop.mypy.hints import is_array
+from customop.mypy.kernel_checks import other_shape, other_type, types_of
+from customop.mypy.records import Record
+from customop.mypy.source import Function, SourceOfFunction, Survey, returned_by
+from customop.schema.schema import Schema
+from customop.schema.types import MISSING
+from customop.transforms.autograd.sweep import (
+    wrong_count,
+    wrong_list,
+    wrong_name,
+    wrong_single,
+)
+from customop.transforms.autograd.tape import GradNode
+
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
+
+
+# ---- attributes of `ctx` that a backward formula reads and that nothing sets ----
+
+
+_KNOWN = {*dir(Context), *dir(GradNode)}
+
+
+class Unset(NamedTuple):
+    """A read of an attribute by `backward` or `setup_context`, and its place."""
+
+    by: str
+    name: str
+    line: int
+    column: int
+
+
+class _Uses(NamedTuple):
+    """The uses that a function makes of its first parameter."""
+
+    reads: list[ast.Attribute]
+    sets: set[str]
+
+
+def unset_attributes(
+    backward: Function, setup_context: Function | None, survey: Survey
+) -> Iterator[Unset]:
+    """Reads of attributes that neither function sets, if all uses of `ctx` are plain."""
+    mine = _uses(backward, survey)
+    theirs = _uses(setup_context, survey) if setup_context else _Uses([], set())
+    if mine is None or theirs is None:
+        return
+    known = {*_KNOWN, *mine.sets, *theirs.sets}
+    for by, uses in (("setup_context", theirs), ("backward", mine)):
+        for read in uses.reads:
+            if read.attr not in known:
+                yield Unset(by, read.attr, read.lineno, read.col_offset)
+
+
+def known_attribute(name: str) -> str:
+    """The attribute of a context whose name is close to another one, or nothing."""
+    return "".join(get_close_matches(name, vars(Context), 1, cutoff=0.85))
+
+
+def _uses(function: Function, survey: Survey) -> _Uses | None:
+    """How a function uses its context; None if the context goes elsewhere."""
+    source = _source(function, survey)
+    given = [*source.args.posonlyargs, *source.args.args] if source else []
+    if source is None or not given:
+        return None
+    name, found = given[0].arg, _Uses([], set())
+    seen: set[ast.AST] = set()
+    for node in ast.walk(source):
+        if isinstance(node, ast.Attribute) and _is_name(node.value, name):
+            seen.add(node.value)
+            if isinstance(node.ctx, ast.Load):
+                found.reads.append(node)
+            else:
+                found.sets.add(node.attr)
+        elif isinstance(node, ast.Call) and _is_name(node.func, "setattr"):
+            target, *rest = node.args
+            if _is_name(target, name) and rest and isinstance(rest[0], ast.Constant):
+                seen.add(target)
+                found.sets.add(str(rest[0].value))
+    names = [node for node in ast.walk(source) if _is_name(node, name)]
+    return found if all(node in seen for node in names) else None
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _source(function: Function, survey: Survey) -> SourceOfFunction | None:
+    node = function.node
+    if node is None:
+        return None
+    kinds = ast.Lambda if isinstance(node, LambdaExpr) else ast.FunctionDef
+    found = [f for f in survey.functions.get(node.line, []) if isinstance(f, kinds)]
+    return found[0] if len(found) == 1 else None
+
+
+# ---- wrong values in what rules return ----
+# Gradients in a tuple, by name or alone, and pairs.
+
+
+# Operators that arrays have, and tuples, dicts and None do not.
+_OF_NUMBERS = ("-", "/", "//", "@", "**", "%")
+
+
+class WrongReturn(NamedTuple):
+    """A returned expression, if it is written, what is wrong, and what to do."""
+
+    expression: Expression | None
+    what: str
+    do: str
+
+
+def _returned(function: Function) -> Iterator[Expression]:
+    """The expressions that a function returns, both of a conditional one."""
+    for expression in returned_by(function.node) if function.node is not None else ():
+        yield from _branches(expression)
+
+
+def _branches(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, ConditionalExpr):
+        yield from _branches(expression.if_expr)
+        yield from _branches(expression.else_expr)
+    else:
+        yield expression
+
+
+def _is_written_out(expression: Expression) -> bool:
+    """Whether an expression is a tuple or a list of a known length."""
+    return isinstance(expression, TupleExpr | ListExpr) and not any(
+        isinstance(item, StarExpr) for item in expression.items
+    )
+
+
+def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
+    """Tuples of a rule that must return a pair, and that are not one."""
+    for found in _returned(function):
+        if not isinstance(found, TupleExpr) or not _is_written_out(found):
+            continue
+        if len(found.items) != 2:
+            what = f"returned {len(found.items)} values"
+            yield WrongReturn(found, what, f"return {returns}")
+
+
+def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
+    """Values that a backward formula returns, and that cannot be the gradients."""
+    result = get_proper_type(function.result)
+    returns_array = isinstance(result, Instance) and is_array(result.type)
+    if isinstance(result, NoneType) and not _is_count(1, schema):
+        yield WrongReturn(None, *wrong_single([p.name for p in schema.positional]))
+    for found in _returned(function):
+        wrong = _wrong_value(found, schema, returns_array=returns_array)
+        if wrong is not None:
+            yield WrongReturn(found, *wrong)
+
+
+def _wrong_value(
+    found: Expression, schema: Schema, *, returns_array: bool
+) -> tuple[str, str] | None:
+    names = [p.name for p in schema.positional]
+    if isinstance(found, TupleExpr | ListExpr):
+        return _wrong_items(found, schema) if _is_written_out(found) else None
+    if isinstance(found, DictExpr):
+        known = [*names, *schema.keyword_names]
+        keys = [key.value for key, _ in found.items if isinstance(key, StrExpr)]
+        unknown = [key for key in keys if key not in known]
+        return wrong_name(unknown[0], known) if unknown else None
+    is_one = _is_one_value(found) or (returns_array and isinstance(found, RefExpr))
+    if is_one and len(names) > 1 and not _is_count(1, schema):
+        return wrong_single(names)
+    return None
+
+
+def _wrong_items(found: TupleExpr | ListExpr, schema: Schema) -> tuple[str, str] | None:
+    names, count = [p.name for p in schema.positional], len(found.items)
+    if isinstance(found, ListExpr):
+        return wrong_list(count, names)
+    return None if _is_count(count, schema) else wrong_count(count, names)
+
+
+def _is_one_value(expression: Expression) -> bool:
+    """Whether an expression gives a number or an array, whatever its names are."""
+    if isinstance(expression, UnaryExpr):
+        return expression.op in ("-", "~")
+    if not isinstance(expression, OpExpr):
+        return False
+    sides = (expression.left, expression.right)
+    return expression.op in _OF_NUMBERS or (
+        expression.op in ("*", "+")
+        and any(isinstance(side, FloatExpr) or _is_one_value(side) for side in sides)
+    )
+
+
+def _is_count(count: int, schema: Schema) -> bool:
+    """Whether so many gradients can be right: those of defaults may be left out."""
+    inputs = schema.positional
+    if count >= len(inputs):
+        return count in (len(inputs), len(schema.parameters))
+    return all(p.default is not MISSING for p in inputs[count:])
+
+
+# ---- rules ----
+# Kernels and rules, checked against their operator as registration checks them.
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function that is registered for an operator.
+
+    Attributes
+    ----------
+    api : TypeChecker
+    survey : Survey
+        Of the module.
+    record : Record
+        The operator.
+    op : Type or None
+        Its type, if it is known.
+    function : Function
+    context : Context
+        Where messages about the function stand.
+    """
+
+    api: TypeChecker
+    survey: Survey
+    record: Record
+    op: Type | None
+    function: Function
+    context: nodes_Context
+
+    def _report(
+        self, code: ErrorCode, what: str, do: str, at: nodes_Context | None = None
+    ) -> None:
+        error = RegistrationError(f"{self.record.name}: {what}", do=do)
+        records.report(self.api, error, at or self.context, code)
+
+    def _passes(self, code: ErrorCode, check: Callable[[], None]) -> bool:
+        """Whether a check of the run time raises nothing; report its error."""
+        try:
+            check()
+        except CustomOpError as error:
+            at = self.function.place(error.parameter, self.context)
+            records.report(self.api, error, at, code)
+            return False
+        return True
+
+    def check_kernel(self, key: str, code: ErrorCode) -> None:
+        """Report a kernel with other parameters, types or shapes than the operator.
+
+        `key` names a kind of array; it is empty if that is not known.
+        """
+        fn, op = self.function.stand_in(), self.record.definition
+        title = rule_kind(key).title if key.isidentifier() else "kernel"
+        if self._passes(code, lambda: check_kernel(op, fn, title)):
+            self._check_types(title, code, leading=0)
+            self._check_shapes(title)
+
+    def check_entry(
+        self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool
+    ) -> None:
+        """Report a function that `impl` would refuse for a kind."""
+        fn, op = self.function.stand_in(), self.record.definition
+        new = Registration(op.qualname, kind, fn, with_below=with_below)
+        self._passes(code, lambda: new.check(op))
+
+    def check_rule(self, kind: RuleKind, code: ErrorCode) -> None:
+        """Report a rule with other parameters or types than its kind takes."""
+        fn, op = self.function.stand_in(), self.record.definition
+        if not self._passes(code, lambda: kind.check(op, fn)):
+            return
+        if kind.returns_pair:
+            for wrong in wrong_pairs(self.function, kind.returns):
+                self._report_return(f"the {kind.title}", wrong, code)
+        if kind.with_inputs and kind.leading is not None:
+            self._check_types(kind.title, code, leading=len(kind.leading))
+
+    def check_backward(self, setup_context: Function | None, *, is_known: bool) -> None:
+        """Report a backward formula with wrong parameters or gradients.
+
+        `is_known` is False if there is a `setup_context` that mypy does not see.
+        """
+        if not {"return", "mutates_args"}.isdisjoint(self.record.unsure):
+            return
+        setup = None if setup_context is None else setup_context.stand_in()
+        rule, op = Formula(self.function.stand_in(), setup), self.record.definition
+        if self._passes(records.AUTOGRAD, lambda: rule.check(op)):
+            for wrong in wrong_gradients(self.function, op.schema):
+                self._report_return("backward", wrong, records.AUTOGRAD)
+            if is_known:
+                self._check_context(setup_context)
+
+    def _check_context(self, setup_context: Function | None) -> None:
+        for unset in unset_attributes(self.function, setup_context, self.survey):
+            what = f"{unset.by} reads ctx.{unset.name}, which nothing sets"
+            near = known_attribute(unset.name)
+            do = (
+                f"write ctx.{near}"
+                if near
+                else f"set ctx.{unset.name} in setup_context"
+            )
+            at = nodes_Context(unset.line, unset.column)
+            self._report(records.AUTOGRAD, what, do, at)
+
+    def _report_return(self, who: str, wrong: WrongReturn, code: ErrorCode) -> None:
+        self._report(code, f"{who} {wrong.what}", wrong.do, wrong.expression)
+
+    def _check_types(self, what: str, code: ErrorCode, *, leading: int) -> None:
+        other = other_type(self.api, self.op, self.function, leading)
+        if other:
+            do = "use the operator's types; only the class of arrays may differ"
+            self._report(code, f"the {what} {other}", do)
+
+    def _check_shapes(self, what: str) -> None:
+        schema = self.record.schema
+        if not schema.has_shapes:
+            return
+        other = other_shape(schema, types_of(self.function, self.api, self.survey))
+        if other is None:
+            return
+        whose = "the result" if other.name == "return" else f"'{other.name}'"
+        self._report(
+            records.SHAPE,
+            f"the {what} has the axes {other.mine!r} for {whose}, the operator"
+            f" {other.its!r}",
+            "write the operator's axes, or leave the shape out",
+            self.function.place(other.name, self.context),
+        )
+
+
+def _is_mistaken(kind: str) -> bool:
+    known = known_devices()
+    return kind in (FAKE, "gpu") or (
+        kind not in known and kind.lower() in (*known, "gpu")
+    )
+
+
+def check_kinds(
+    api: TypeChecker, qualname: str, kinds: Iterable[str], context: nodes_Context
+) -> bool:
+    """Whether kernels may be for these kinds of array; report those that may not.
+
+    The program can register other kinds, so names pass but for "fake", "gpu", and those
+    that differ from a known name by capitals.
+    """
+    kinds = [*kinds]
+    if kinds and not any(_is_mistaken(kind) for kind in kinds):
+        return True
+    try:
+        check_device_types(qualname, kinds)
+    except CustomOpError as error:
+        records.report(api, error, context, records.KERNEL)
+    return False

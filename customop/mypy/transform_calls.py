@@ -1,0 +1,304 @@
+"""Calls of transforms and of NumPy's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mypy.nodes import (
+    Context,
+    Decorator,
+    Expression,
+    ListExpr,
+    RefExpr,
+    StarExpr,
+    TupleExpr,
+    Var,
+)
+from mypy.plugin import FunctionContext, MethodContext
+from mypy.subtypes import find_member
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Instance,
+    Overloaded,
+    TupleType,
+    Type,
+    TypeOfAny,
+    TypeVarType,
+    UnionType,
+    get_proper_type,
+)
+
+from customop.errors import CustomOpError, MissingRuleError
+from customop.mypy import records
+from customop.mypy.definitions import overloads_of
+from customop.mypy.hints import SEQUENCES, is_array
+from customop.mypy.program import is_operator, signature_of
+from customop.mypy.records import Call, Record, checker, recall
+from customop.mypy.source import Survey, defined_by
+from customop.transforms.values import chosen
+from customop.transforms.vmap import other_length
+
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
+
+
+# ---- calls of transforms ----
+# Positions of arguments, entries of `in_dims`, missing gradients.
+
+
+# Functions with an argument `argnums`, and whether they need a gradient.
+TRANSFORMS = {
+    "grad": True,
+    "value_and_grad": True,
+    "jacrev": True,
+    "jacfwd": False,
+    "hessian": True,
+}
+# At run time these call another one, which words the errors.
+_SPOKEN = {"value_and_grad": "grad", "hessian": "jacrev"}
+
+
+def result_of_transform(call: Call, transform: str, default: Type) -> Type:
+    """The function that a transform returns, with all overloads of the one it is given.
+
+    mypy has the first overload alone. That of a ufunc takes no arrays.
+    """
+    given, made = call.get(0), get_proper_type(default)
+    overloads = None if given is None else _overloads(given.type)
+    if overloads is None or not isinstance(made, CallableType):
+        return default
+    items = [_transformed(item, transform) for item in overloads.items]
+    return Overloaded(items)
+
+
+def _overloads(mypy_type: Type) -> Overloaded | None:
+    proper = get_proper_type(mypy_type)
+    kept = overloads_of(proper)
+    if kept is None and isinstance(proper, Instance):
+        call = find_member("__call__", proper, proper)
+        return None if call is None else _overloads(call)
+    return proper if isinstance(proper, Overloaded) else kept
+
+
+def _transformed(item: CallableType, transform: str) -> CallableType:
+    """The type of `vmap` of a function, or of another transform whose result is Any."""
+    is_same = transform == "vmap"
+    result = item.ret_type if is_same else AnyType(TypeOfAny.special_form)
+    return item.copy_modified(ret_type=result, name=None, definition=None)
+
+
+def check_positions(api: TypeChecker, call: Call, transform: str) -> None:
+    """Report an `argnums` beyond the positional parameters of the function."""
+    limits, given = _limits(call), call.expression("argnums")
+    wanted = call.constant("argnums", None)
+    wanted = (wanted,) if isinstance(wanted, int) else wanted
+    if limits is None or given is None or not _are_ints(wanted):
+        return
+    what = f"{_SPOKEN.get(transform, transform)} of {_name(call)}"
+    try:
+        chosen(what, tuple(wanted), limits[1])
+    except CustomOpError as error:
+        records.report(api, error, given, records.TRANSFORM)
+
+
+def _are_ints(value: Any) -> bool:
+    return isinstance(value, tuple | list) and all(type(item) is int for item in value)
+
+
+def check_vmap(api: TypeChecker, call: Call) -> None:
+    """Report `in_dims` with more or fewer entries than the function can have."""
+    limits, given = _limits(call), call.expression("in_dims")
+    count = _length(given)
+    if limits is None or given is None or count is None:
+        return
+    fewest, most = limits
+    if not fewest <= count <= most:
+        error = other_length(_name(call), count, most if count > most else fewest)
+        records.report(api, error, given, records.TRANSFORM)
+
+
+def _length(given: Expression | None) -> int | None:
+    """Number of entries of a tuple or list that is written out."""
+    if not isinstance(given, TupleExpr | ListExpr):
+        return None
+    is_open = any(isinstance(item, StarExpr) for item in given.items)
+    return None if is_open else len(given.items)
+
+
+def _name(call: Call) -> str:
+    """The name of the function, as messages have it at run time."""
+    given = call.get(0)
+    record = None if given is None else recall(given.type)
+    if record is not None:
+        return record.name.partition("::")[2].replace(".", "_")
+    proper = get_proper_type(given.type) if given is not None else None
+    name = proper.name if isinstance(proper, CallableType) else None
+    return (name or "<lambda>").partition(" of ")[0]
+
+
+def _limits(call: Call) -> tuple[int, int] | None:
+    """The fewest and most positional arguments of the function, if they are known."""
+    given = call.get(0)
+    proper = get_proper_type(given.type) if given is not None else None
+    if isinstance(proper, Instance) and is_operator(proper):
+        proper = signature_of(proper)
+    if not isinstance(proper, CallableType) or proper.is_type_obj():
+        return None
+    if proper.is_ellipsis_args or proper.param_spec() is not None:
+        return None
+    if any(found.is_star() for found in proper.arg_kinds):
+        return None
+    positional = [found for found in proper.arg_kinds if found.is_positional()]
+    required = [found for found in positional if found.is_required()]
+    return len(required), len(positional)
+
+
+def check_rule(api: TypeChecker, survey: Survey, call: Call, context: Context) -> None:
+    """Report an operator of this module whose gradient nothing in it registers.
+
+    The operator must be called by its own name: a function around it may be enough for
+    another module to register first.
+    """
+    given, expression = call.get(0), call.expression(0)
+    record = None if given is None else recall(given.type)
+    node = expression.node if isinstance(expression, RefExpr) else None
+    if record is None or not record.has_schema:
+        return
+    is_here = record.origin.rpartition("#")[0] == api.tree.fullname
+    if not is_here or not isinstance(node, Decorator | Var):
+        return
+    if _may_have_gradient(survey, node, record):
+        return
+    error = MissingRuleError(
+        f"{record.name} has no 'autograd' rule", do=f"@{node.name}.register_autograd"
+    )
+    records.report(api, error, expression or context, records.AUTOGRAD)
+
+
+def _may_have_gradient(survey: Survey, node: Decorator | Var, record: Record) -> bool:
+    if isinstance(node, Decorator):
+        return survey.may_have_gradient(node.func)
+    # The full name of a variable within a function has no dots.
+    values = survey.assigned(node.name) if "." in node.fullname else []
+    is_here = any(record.name in defined_by(value) for value in values)
+    return not is_here or survey.may_have_gradients()
+
+
+# ---- results of NumPy's functions and operators that NumPy's stubs do not know ----
+# The stubs give an ndarray or Any for an argument of any class. At run time the class
+# of the arguments decides, by NumPy's protocols (NEP 13 and 18). Several overloads fit
+# an ndarray whose elements are not known; mypy then has Any as the result.
+
+
+_NDARRAY = "numpy.ndarray"
+# Functions that make an ndarray of whatever they get, or refuse it.
+_CONVERTING = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+_ARITHMETIC = {
+    f"{_NDARRAY}.__{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+}
+_Call: TypeAlias = FunctionContext | MethodContext
+
+
+def is_ufunc_call(fullname: str) -> bool:
+    """Whether a method is the call of a class of ufuncs in NumPy's stubs."""
+    return fullname.startswith("numpy._typing._ufunc.") and fullname.endswith(
+        ".__call__"
+    )
+
+
+def is_numpy_function(fullname: str) -> bool:
+    """Whether a function is NumPy's, and answers with the class of its arguments."""
+    is_numpy = fullname.startswith("numpy.")
+    return is_numpy and fullname.rpartition(".")[2] not in _CONVERTING
+
+
+def is_arithmetic(fullname: str) -> bool:
+    """Whether a method is an operator that computes with the elements of ndarrays."""
+    return fullname in _ARITHMETIC
+
+
+def result_of_arithmetic(context: MethodContext) -> Type:
+    """The result of an operator: an ndarray for two ndarrays."""
+    default, array = context.default_return_type, get_proper_type(context.type)
+    if not _is_any(default) or not isinstance(array, Instance):
+        return default
+    if not any(_is_ndarray(found) for found in _arrays(context)):
+        return default
+    unknown = AnyType(TypeOfAny.special_form)
+    return array.copy_modified(args=[unknown] * len(array.args))
+
+
+def result_of_ufunc(context: _Call) -> Type:
+    """The result of a ufunc: an ndarray for ndarrays, else the class of an argument."""
+    found = _arrays(context)
+    others = [array for array in found if not _is_ndarray(array)]
+    default = context.default_return_type
+    if others:
+        return _of_class(others[0], default)
+    return found[0] if found and _may_be_any(default) else default
+
+
+def result_of_function(context: _Call) -> Type:
+    """The result of a function, of the class of an argument that is not an ndarray."""
+    others = [array for array in _arrays(context) if not _is_ndarray(array)]
+    default = context.default_return_type
+    return _of_class(others[0], default) if others else default
+
+
+def _of_class(array: Type, default: Type) -> Type:
+    proper = get_proper_type(default)
+    items = proper.items if isinstance(proper, UnionType) else [default]
+    return (
+        array if all(_is_any(item) or _is_ndarray(item) for item in items) else default
+    )
+
+
+def _is_any(mypy_type: Type) -> bool:
+    return isinstance(get_proper_type(mypy_type), AnyType)
+
+
+def _may_be_any(mypy_type: Type) -> bool:
+    proper = get_proper_type(mypy_type)
+    items = proper.items if isinstance(proper, UnionType) else [proper]
+    return any(_is_any(item) for item in items)
+
+
+def _is_ndarray(mypy_type: Type) -> bool:
+    proper = get_proper_type(mypy_type)
+    return isinstance(proper, Instance) and proper.type.fullname == _NDARRAY
+
+
+def _arrays(context: _Call) -> list[Type]:
+    return [array for found in _given(context) for array in _arrays_in(found)]
+
+
+def _given(context: _Call) -> Iterator[Type]:
+    """Types of the arguments, and of the items of a list that is written out.
+
+    mypy gives such a list the type that the stubs take.
+    """
+    api = checker(context)
+    for types, expressions in zip(context.arg_types, context.args, strict=True):
+        for given, expression in zip(types, expressions, strict=True):
+            if isinstance(expression, ListExpr | TupleExpr):
+                yield from (api.lookup_type(item) for item in expression.items)
+            else:
+                yield given
+
+
+def _arrays_in(given: Type) -> Iterator[Type]:
+    """The array of a type, or those within a list or tuple of them."""
+    proper = get_proper_type(given)
+    bound = proper.upper_bound if isinstance(proper, TypeVarType) else proper
+    found = get_proper_type(bound)
+    if isinstance(found, Instance) and is_array(found.type):
+        yield proper
+    elif isinstance(proper, TupleType):
+        for item in proper.items:
+            yield from _arrays_in(item)
+    elif isinstance(proper, Instance) and proper.type.fullname in SEQUENCES:
+        for item in proper.args:
+            yield from _arrays_in(item)

@@ -1,0 +1,591 @@
+"""Checks of an operator in a program: repeated, pickled, in threads, captured."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import threading
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from itertools import chain
+from types import FrameType
+from typing import Any, Literal
+
+import numpy as np
+
+from customop.arrays.kinds import FAKE, has_device, is_array
+from customop.arrays.nested import flat
+from customop.core.builtin_kinds import AUTOGRAD
+from customop.core.dispatch import find_kernel, select
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    GuardError,
+    NoDerivativeError,
+    innermost,
+)
+from customop.graph.module import GraphModule
+from customop.graph.walk import run_once
+from customop.schema.tags import BY_DATA
+from customop.schema.types import ClassOf, Maybe, place_in, typed_items
+from customop.testing.checks.session import (
+    Run,
+    Session,
+    arrays_of,
+    floats_of,
+    is_floats,
+    placer,
+    same_bits,
+    same_runs,
+)
+from customop.testing.checks.smooth import (
+    gradients_of,
+    is_float_array,
+    ones_like,
+    why_no_derivative,
+)
+from customop.testing.inputs.sample_values import map_values
+from customop.testing.quiet import Fault
+from customop.transforms.autograd.grad import vjp
+from customop.transforms.trace.make_fx import graph_of
+
+# ---- test_determinism ----
+
+# Bytes to fill freed memory with. As float64 they are 1.2e+161 and -3.7e-103, which
+# kernels do not return otherwise.
+_POISONS = (0x61, 0xAA)
+
+
+def check_determinism(session: Session, sample: Sample) -> str:
+    """Equal inputs give equal results, in new memory, whatever was called in between."""
+    if not session.is_steady(sample):
+        return "it draws from a random state that cannot be set from here"
+    first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
+    do = (
+        "fill every element of arrays from np.empty, and keep no state between calls;"
+        " tag random operators with Tag.nondeterministic_seeded"
+    )
+    what = "between two calls on equal inputs"
+    session.compare(second, first, what, do=do, exact=True)
+    kept = [(name, copy.copy(leaf)) for name, leaf in first.effects]
+    later = _on_others(session, sample)
+    third = _poisoned(session, sample, _POISONS[0])
+    session.compare(third, first, "after a call on other inputs", do=do, exact=True)
+    for (name, before), (_, now) in zip(kept, first.effects, strict=True):
+        if is_array(now) and not same_bits(before, now):
+            raise _shared(name)
+    for (name, a), (_, b) in zip(first.effects, third.effects, strict=True):
+        if _is_written(name):
+            continue
+        if isinstance(a, np.ndarray) and a.size and np.may_share_memory(a, b):
+            raise _shared(name)
+    _check_replayed(session, sample, third, later)
+    return ""
+
+
+def _check_replayed(
+    session: Session, sample: Sample, third: Run, later: Sequence[Run | None]
+) -> None:
+    """Calls give the same from the state that the kernel had before all of them."""
+    do = "keep no results of earlier calls, or find them by all values that they depend on"
+    with session.start.rewound() as has_state:
+        if not has_state:
+            return
+        replayed = _on_others(session, sample)
+        last = _poisoned(session, sample, _POISONS[0])
+    what = "between a call and the same call after others"
+    pairs = [*zip(replayed, later, strict=True), (last, third)]
+    for early, late in pairs:
+        if early is not None and late is not None:
+            session.compare(late, early, what, do=do, exact=True)
+
+
+def _is_written(name: str) -> bool:
+    return name.startswith("argument")
+
+
+def _shared(name: str) -> Fault:
+    return Fault(
+        f"returns {name} in memory that a later call uses again",
+        do="return a new array from each call: out.copy()",
+    )
+
+
+def _poisoned(session: Session, sample: Sample, poison: int) -> Run:
+    """Run where the memory that `np.empty` returns is filled with a byte."""
+    values = session.values(sample)
+    sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
+    for _, leaf in session.expected(sample).effects:
+        sizes |= {getattr(leaf, "nbytes", 0)}
+    for size in sizes:
+        _leave_behind(min(size, _MOST_POISONED), poison)
+    return session.call(values)
+
+
+_MOST_POISONED = 1 << 20
+
+
+def _leave_behind(size: int, poison: int) -> None:
+    # NumPy keeps the last blocks of each size under 1 KiB, malloc those above.
+    held = [np.full(size, poison, np.uint8) for _ in range(3)]
+    held.clear()
+
+
+def _on_others(session: Session, sample: Sample) -> list[Run | None]:
+    """Runs of the operator on other inputs; None for one that it refuses."""
+    return [_attempt(session, others) for others in _others(session, sample)]
+
+
+def _attempt(session: Session, values: Sequence[Any]) -> Run | None:
+    try:
+        return session.call(values)
+    except Exception:  # noqa: BLE001  # values it does not take
+        return None
+
+
+def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
+    """Other arguments than those of a sample: its values in reverse, other samples."""
+    yield map_values(_reversed, session.values(sample))
+    others = [other for other in session.samples if other is not sample]
+    if others:
+        yield session.values(others[0])
+
+
+def _reversed(leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray) or leaf.size < 2:
+        return _shifted(leaf)
+    out = leaf.reshape(-1)[::-1].reshape(leaf.shape).copy()
+    return out if (out != leaf).any() else _shifted(out)
+
+
+def _shifted(leaf: Any) -> Any:
+    """Other numbers for an array of equal ones."""
+    is_float = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc"
+    return leaf * 0.5 if is_float else leaf
+
+
+# ---- test_pickle ----
+
+
+def check_pickle(session: Session, sample: Sample) -> str:
+    """The operator and its config objects pickle and copy, by name and by value."""
+    op = session.op
+    for way, made in (("pickle", _pickled(op)), ("deepcopy", copy.deepcopy(op))):
+        if made is not op:
+            raise Fault(
+                f"is another operator after {way}",
+                do="keep operators of one name to one module",
+            )
+    hidden = ""
+    for p, value in zip(op.schema.parameters, session.values(sample), strict=True):
+        declared = p.type.item if isinstance(p.type, Maybe) else p.type
+        if isinstance(declared, ClassOf) and not declared.is_enum and value is not None:
+            hidden = hidden or _check_object(value, declared)
+    if hidden:
+        return hidden
+    if "<locals>" in getattr(innermost(op.__wrapped__), "__qualname__", ""):
+        return "it is made inside of a function: other processes do not find it"
+    return ""
+
+
+def _pickled(value: Any) -> Any:
+    try:
+        return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own bytes
+    except (pickle.PickleError, TypeError, AttributeError, CustomOpError) as error:
+        raise Fault(
+            f"{type(value).__name__} does not pickle: {error}",
+            do="define classes and operators at the top level of a module",
+        ) from error
+
+
+def _check_object(value: Any, declared: ClassOf) -> str:
+    """A config object is the same value after pickling and copying."""
+    cls = declared.cls
+    if _found_by_name(cls) is not cls:
+        return f"{cls.__qualname__} is not found by its name in {cls.__module__}"
+    for way, made in (("pickle", _pickled(value)), ("deepcopy", copy.deepcopy(value))):
+        items, others = (typed_items(v, declared) for v in (value, made))
+        for (step, before, _), (_, after, _) in zip(items, others, strict=True):
+            pairs = zip(flat(before), flat(after), strict=True)
+            if not all(_is_equal(a, b) for a, b in pairs):
+                place = place_in(declared, step)
+                raise Fault(
+                    f"takes {cls.__qualname__}, whose {place} is another after {way}",
+                    f"{before!r} before, {after!r} after",
+                    do="let __reduce__, or __getstate__, keep all fields",
+                )
+    return ""
+
+
+def _found_by_name(cls: type) -> object:
+    """The object that pickle finds by the name of a class."""
+    found: object = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    return same_bits(a, b) if isinstance(a, np.ndarray) else bool(a == b) or a is b
+
+
+# ---- test_threads ----
+
+# Seconds to wait for a call in another thread, which a lock of the kernel may hold up.
+_PATIENCE = 0.2
+# Seconds after which a call in another thread counts as held up for ever.
+_LONGEST = 20.0
+# Lines of a kernel before which another call runs, at most.
+_MOST_LINES = 24
+
+
+def check_threads(session: Session, sample: Sample) -> str:
+    """Calls in several threads do not disturb each other."""
+    if session.op.sees_seed:
+        return "it draws from a random state, which threads share"
+    expected = session.expected(sample)
+    others = next(_others(session, sample))
+    try:
+        session.call(map_values(_copied, others))
+    except Exception:  # noqa: BLE001  # values it does not take
+        others = session.values(sample)
+    found = _interleaved(session, sample, others)
+    session.compare(
+        found,
+        expected,
+        "between a call alone and one during a call in another thread",
+        do="use new arrays in each call, or keep scratch memory in a threading.local()",
+        exact=True,
+    )
+    return ""
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
+    """Run a kernel with a call in another thread before each of its lines.
+
+    Threads switch by chance; here they switch at every line.
+    """
+    kernel = select(session.op, session.values(sample))[0]
+    code = getattr(innermost(kernel), "__code__", None)
+    if code is None:
+        return _with_other_calls(session, sample, others)
+    before = sys.gettrace()  # a debugger, or what measures coverage
+    elsewhere = _OtherThread(session, others)
+
+    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            elsewhere.call()
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: Any) -> Any:
+        return on_line if frame.f_code.co_filename == code.co_filename else None
+
+    values = session.values(sample)
+    sys.settrace(on_call)
+    try:
+        return session.call(values)
+    finally:
+        sys.settrace(before)
+        elsewhere.end()
+
+
+class _OtherThread:
+    """Calls of an operator in another thread, one at a time."""
+
+    def __init__(self, session: Session, others: Sequence[Any]) -> None:
+        self.session = session
+        self.others = others
+        self.left = _MOST_LINES
+        # Bare locks and a bare thread take a third of the time of an Event and a Thread.
+        # The first is free while a call is wanted, the second held during a call.
+        self.wanted, self.running = threading.Lock(), threading.Lock()
+        self.wanted.acquire()
+        self.has_begun = self.is_over = False
+
+    def call(self) -> None:
+        """Start a call and wait for it, but not for ever: a lock may hold it up."""
+        if self.left == 0 or not self.running.acquire(blocking=False):
+            return
+        self.left -= 1
+        self.wanted.release()
+        if not self.has_begun:
+            self.has_begun = True
+            start_new_thread(self._run, ())
+        self._has_ended(_PATIENCE)
+
+    def _has_ended(self, patience: float) -> bool:
+        """Wait for the call; whether it has come to its end."""
+        is_free = self.running.acquire(timeout=patience)
+        if is_free:
+            self.running.release()
+        return is_free
+
+    def _run(self) -> None:
+        while True:
+            self.wanted.acquire()
+            if self.is_over:
+                return
+            _ignoring(self.session.call, map_values(_copied, self.others))
+            self.running.release()
+
+    def end(self) -> None:
+        """Wait for the last call, now that the lock should be free."""
+        is_held = not self._has_ended(_LONGEST)
+        self.is_over = True
+        self.wanted.release()
+        if is_held:
+            raise Fault(
+                f"does not end within {_LONGEST:.0f} s during a call in another thread",
+                do="release every lock that the kernel takes: with lock: ...",
+            )
+
+
+def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
+    """Call, whatever comes of it."""
+    try:
+        call(values)
+    except Exception:  # noqa: BLE001  # only the other call is checked
+        return
+
+
+def _with_other_calls(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
+    """Run a kernel several times while another thread runs it too."""
+    copies = map_values(_copied, others)
+
+    def keep_calling() -> None:
+        for _ in range(_REPEATS):
+            _ignoring(session.call, copies)
+
+    thread = threading.Thread(target=keep_calling, daemon=True)
+    thread.start()
+    runs = [session.call(session.values(sample)) for _ in range(_REPEATS)]
+    thread.join()
+    expected = session.expected(sample)
+    wrong = [r for r in runs if not same_runs(r, expected)]
+    return wrong[0] if wrong else runs[0]
+
+
+_REPEATS = 20
+
+
+# ---- checks that an operator and its gradient can be captured as graphs ----
+
+
+def check_static(session: Session, sample: Sample) -> str:
+    """A graph of the operator and of its gradient gives what calls give."""
+    return _check(session, sample, "fake")
+
+
+def check_dynamic(session: Session, sample: Sample) -> str:
+    """As `check_static`, for a graph whose sizes are symbols; also on other sizes."""
+    return _check(session, sample, "symbolic")
+
+
+_Mode = Literal["fake", "symbolic"]
+
+
+def _check(session: Session, sample: Sample, mode: _Mode) -> str:
+    if find_kernel(session.op, FAKE) is None:
+        return "no fake kernel"
+    values = session.values(sample)
+    if not arrays_of(values):
+        return "no argument is an array"
+    known: dict[Any, Sequence[_Captured]] = session.by_content.setdefault(mode, {})
+    key = _outline(values)
+    if key in known and mode == "fake":
+        return "a graph for such arrays is checked already"
+    if key in known:
+        return _run_again(session, sample, known[key])
+    if len(known) >= _MOST:
+        return f"{_MOST} graphs are checked already"
+    return _check_new(session, sample, mode, known)
+
+
+def _check_new(
+    session: Session,
+    sample: Sample,
+    mode: _Mode,
+    known: dict[Any, Sequence[_Captured]],
+) -> str:
+    """Capture graphs, which must give what calls give; keep them."""
+    session.expected(sample)
+    graphs = _captured(session, sample, mode)
+    try:
+        first = next(graphs)
+    except DataDependentError:
+        if session.op.tags.intersection(BY_DATA):
+            return "the fake kernel needs data, as its tags allow"
+        raise
+    found = []
+    for graph in chain([first], graphs):
+        graph.compare(session, sample)
+        found.append(graph)
+    known[_outline(session.bound(sample))] = found
+    return ""
+
+
+# Graphs that are made of an operator; each takes as long as fifty calls.
+_MOST = 2
+
+
+def _outline(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return all that a graph of symbolic sizes takes as given: all but the sizes."""
+    leaves = flat(list(values))
+    return tuple(
+        (leaf.dtype, len(leaf.shape)) if is_array(leaf) else (type(leaf), repr(leaf))
+        for leaf in leaves
+    )
+
+
+def _run_again(session: Session, sample: Sample, graphs: Sequence[_Captured]) -> str:
+    """Run a graph of symbolic sizes on arrays of other sizes."""
+    try:
+        for graph in graphs:
+            graph.compare(session, sample)
+    except GuardError:
+        return "the graph is for other sizes, as its guards say"
+    return ""
+
+
+# ---- capturing ----
+
+
+class _Captured:
+    """A graph of a call, of its gradient, or of both: then its result is a pair."""
+
+    def __init__(self, module: GraphModule, what: _Captures) -> None:
+        self.module: GraphModule = module
+        self.what: _Captures = what
+
+    def compare(self, session: Session, sample: Sample) -> None:
+        """Raise unless the graph gives what calls give."""
+        if not session.is_steady(sample):
+            return
+        values = session.values(sample)
+        session.seed()
+        found = run_once(self.module, [*filter(has_device, flat(values))])
+        if self.what is not _GRADIENT:
+            out = found[0] if self.what is _BOTH else found
+            _compare_call(session, sample, session.run_of(out, values))
+        if self.what is not _CALL:
+            gradients = found[1] if self.what is _BOTH else found
+            _compare_gradient(session, sample, gradients)
+
+
+def _compare_call(session: Session, sample: Sample, found: Run) -> None:
+    session.compare(
+        found,
+        session.expected(sample),
+        "between the operator and a graph of its call",
+        do="let the kernel compute from its arguments alone",
+        exact=True,
+    )
+
+
+def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) -> None:
+    expected = gradients_of(session, sample)
+    for (name, b), a in zip(expected.items(), found, strict=True):
+        session.compare_leaf(
+            f"the gradient by {name}",
+            a,
+            b,
+            "between the formula and a graph of it",
+            do="let the formula compute from ctx and the gradients alone",
+        )
+
+
+def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captured]:
+    """One graph of all; a graph of the call and one of its gradient if that fails."""
+    call = _OfArrays(session, sample)
+    if not _has_gradient(session, sample):
+        yield call.graph(_CALL, mode)
+        return
+    try:
+        both = call.graph(_BOTH, mode)
+    except NoDerivativeError:
+        raise
+    except Exception:  # noqa: BLE001  # raised again below, by the part that it is of
+        yield call.graph(_CALL, mode)
+        try:
+            yield call.graph(_GRADIENT, mode)
+        except CustomOpError as error:
+            raise _untraceable(session, error) from None
+    else:
+        yield both
+
+
+def _has_gradient(session: Session, sample: Sample) -> bool:
+    op = session.op
+    if op.find_rule(AUTOGRAD) is None or op.sees_seed:
+        return False
+    return not why_no_derivative(session, sample)
+
+
+class _Captures(Enum):
+    """The values that a graph computes."""
+
+    CALL = "call"
+    GRADIENT = "gradient"
+    BOTH = "both"
+
+
+_CALL, _GRADIENT, _BOTH = _Captures
+
+
+class _OfArrays:
+    """An operator as a function of the arrays of a sample."""
+
+    def __init__(self, session: Session, sample: Sample) -> None:
+        self.op: Operator[..., Any] = session.op
+        values = session.values(sample)
+        self.put = placer(values, has_device)
+        self.arrays: list[Any] = [*filter(has_device, flat(values))]
+        places = [i for i, leaf in enumerate(self.arrays) if is_floats(leaf)]
+        pairs = zip(places, floats_of(session.op, values), strict=True)
+        self.floats: list[int] = [i for i, name in pairs if name not in session.fixed]
+
+    def graph(self, what: _Captures, mode: _Mode) -> _Captured:
+        """Capture the function; for a gradient, that of the sum of all results."""
+        fn = getattr(self, what.value)
+        names = [f"arrays[{i}]" for i in range(len(self.arrays))]
+        return _Captured(graph_of(fn, mode, self.arrays, names), what)
+
+    def call(self, *arrays: Any) -> Any:
+        """The results."""
+        return self.op.invoke(self.put(arrays))
+
+    def gradient(self, *arrays: Any) -> Any:
+        """The gradients by the arrays of floats."""
+        return self.both(*arrays)[1]
+
+    def both(self, *arrays: Any) -> tuple[Any, Any]:
+        """The results and the gradients."""
+        given = [*arrays]
+
+        def call(*floats: Any) -> tuple[Any, Any]:
+            for i, x in zip(self.floats, floats, strict=True):
+                given[i] = x
+            out = self.op.invoke(self.put(given))
+            return tuple(leaf for leaf in flat(out) if is_float_array(leaf)), out
+
+        floats = [arrays[i] for i in self.floats]
+        out, pullback, whole = vjp(call, *floats, has_aux=True)
+        return whole, pullback(tuple(map(ones_like, out)))
+
+
+def _untraceable(session: Session, error: CustomOpError) -> Fault:
+    return Fault(
+        f"has a gradient that cannot be captured: {error.what}",
+        *error.where,
+        do=f"make the formula of @{session.op.name}.register_autograd of operators and"
+        " np functions, without branches on values; or say that graphs of gradients are"
+        f" not meant: {session.op.name}.waive(..., reason=...)",
+    )

@@ -1,0 +1,445 @@
+"""The table of checks, and the work of a child that runs them and may crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from customop.arrays.nested import children
+from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.core.table import RuleTable
+from customop.errors import OpCheckError
+from customop.schema.tags import Tag
+from customop.testing.checks import (
+    behavior_checks,
+    contract_checks,
+    smooth,
+    transform_checks,
+    variation_checks,
+)
+from customop.testing.checks.check_runs import (
+    SUCCESS,
+    Check,
+    Report,
+    at_smallest,
+    outcome_of,
+    reported,
+)
+from customop.testing.checks.session import (
+    Session,
+    is_program_as_noted,
+    note_program,
+    same_bits,
+)
+from customop.testing.inputs.sample_values import Array, arrays_in
+from customop.testing.processes.child import Crash, Send, packed, start_clock, unpacked
+from customop.testing.quiet import Fault, Watcher, watched
+
+# ---- the table of checks ----
+
+
+def _always(op: RuleTable) -> bool:
+    return True
+
+
+CHECKS: Final = (
+    Check(
+        "test_schema",
+        contract_checks.check_schema,
+        over_all=contract_checks.check_views,
+        for_all_kinds=True,
+        as_given=contract_checks.halves_nothing,
+    ),
+    Check(
+        "test_mutation",
+        contract_checks.check_mutation,
+        over_all=contract_checks.check_never_written,
+        as_given=_always,
+    ),
+    Check(
+        "test_autograd_registration",
+        transform_checks.check_autograd_registration,
+        as_given=_always,
+        made_up=transform_checks.check_short_floats,
+    ),
+    Check(
+        "test_faketensor",
+        contract_checks.check_faketensor,
+        for_all_kinds=True,
+        as_given=_always,
+    ),
+    Check("test_sizes", contract_checks.check_sizes),
+    Check(
+        "test_kernels_agree",
+        contract_checks.check_kernels_agree,
+        as_given=_always,
+        made_up_values=contract_checks.special_values,
+    ),
+    Check("test_vmap", transform_checks.check_vmap, vary=transform_checks.in_lengths),
+    Check(
+        "test_jvp",
+        transform_checks.check_jvp,
+        vary=partial(smooth.at_special_values, JVP),
+    ),
+    Check(
+        "test_gradients",
+        transform_checks.check_gradients,
+        vary=partial(smooth.at_special_values, AUTOGRAD),
+    ),
+    Check("test_aot_dispatch_static", behavior_checks.check_static, as_given=_always),
+    Check("test_aot_dispatch_dynamic", behavior_checks.check_dynamic, as_given=_always),
+    Check(
+        "test_layouts",
+        variation_checks.check_layouts,
+        vary=variation_checks.in_layouts,
+    ),
+    Check(
+        "test_dtypes",
+        variation_checks.check_dtypes,
+        vary=variation_checks.in_dtypes,
+    ),
+    Check("test_determinism", behavior_checks.check_determinism),
+    Check("test_out_variant", contract_checks.check_out_variant, as_given=_always),
+    Check("test_pickle", behavior_checks.check_pickle, as_given=_always),
+    Check("test_threads", behavior_checks.check_threads),
+)
+
+BY_NAME: Final = {check.name: check for check in CHECKS}
+
+
+# ---- the work of a child ----
+# Checks, and the same checks again to see where they crash.
+
+
+# Seconds that a child may take for one sample; its compiler may take half a minute.
+PATIENCE = 60.0
+# Calls of the operator for one sample, at most: they may take so long together.
+CALLS = 1000
+
+
+class Done(NamedTuple):
+    """The outcome of a check.
+
+    Attributes
+    ----------
+    outcome : str or OpCheckError
+    seconds : float
+        How long it took.
+    note : str
+        What a success leaves open.
+    has_crashed : bool
+        Whether the fault is that the kernel ends the process.
+    """
+
+    outcome: str | OpCheckError
+    seconds: float
+    note: str = ""
+    has_crashed: bool = False
+
+
+def done_of(check: Check, session: Session, report: Report) -> Done:
+    """Run a check; its outcome, with how long it took."""
+    start = perf_counter()
+    is_waived = check.name in session.op.waivers
+    outcome = outcome_of(check, session, reported if is_waived else report)
+    notes = [_needless(check)] * is_waived + session.notes
+    note = notes[0] if outcome == SUCCESS and notes else ""
+    return Done(outcome, perf_counter() - start, note)
+
+
+def _needless(check: Check) -> str:
+    return f"the waiver is not needed: remove waive({check.name!r}, ...)"
+
+
+def both(done: Done, rest: Done) -> Done:
+    """The outcome of the two parts of a check, of which the first decides."""
+    seconds = done.seconds + rest.seconds
+    is_fault = isinstance(rest.outcome, OpCheckError)
+    worse = rest if is_fault and isinstance(done.outcome, str) else done
+    note = worse.note or rest.note if worse.outcome == SUCCESS else ""
+    return worse._replace(seconds=seconds, note=note)
+
+
+def clock(patience: float) -> Watcher:
+    """A watcher that gives each sample so much time, or 2 % less, for a child."""
+    started = float("-inf")
+
+    def restart(sample: Callable[[], Sample]) -> None:
+        nonlocal started
+        now = perf_counter()
+        if now - started > 0.02 * patience:  # to ask the system takes 3 us
+            started = now
+            start_clock(patience)
+
+    return restart
+
+
+def telling(send: Send, patience: float) -> Watcher:
+    """A watcher that sends each sample, for a child that may crash on it."""
+
+    def tell(sample: Callable[[], Sample]) -> None:
+        start_clock(patience)
+        with suppress(Exception):  # whatever the __reduce__ of an argument raises
+            send(sample())
+
+    return tell
+
+
+# ---- outcomes on their way ----
+
+
+def send_done(send: Send, done: Done, *, is_last: bool) -> None:
+    """Send an outcome with the cause of its error, which pickle leaves out."""
+    error = done.outcome
+    if isinstance(error, str):
+        send((is_last, done, None))
+        return
+    cause = None if error.__cause__ is None else packed(error.__cause__)
+    try:
+        send((is_last, done, cause))
+    except Exception:  # noqa: BLE001  # whatever the __reduce__ of an argument raises
+        error.sample = None
+        send((is_last, done, cause))
+
+
+def values_in(samples: Iterable[Sample]) -> list[Any]:
+    """The samples and all that is in them, which a child can send without pickling."""
+    found: list[Any] = list(samples)
+    for sample in samples:
+        left = [*sample.args, *sample.kwargs.values()]
+        for value in left:
+            left += children(value) or ()
+        found += left
+    return found
+
+
+def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
+    """Put together again what `send_done` has sent."""
+    if cause is not None and not isinstance(done.outcome, str):
+        done.outcome.__cause__ = unpacked(*cause)
+    return done
+
+
+def run_checks(
+    send: Send, session: Session, checks: Iterable[Check], patience: float
+) -> None:
+    """Send the outcomes of checks; a fault first as it is, then at its smallest input."""
+
+    def report(*found: Any) -> OpCheckError:
+        send_done(send, Done(reported(*found), 0.0), is_last=False)
+        return at_smallest(*found)
+
+    note_program()
+    with watched(clock(patience)):
+        for check in checks:
+            send_done(send, done_of(check, session, report), is_last=True)
+
+
+# ---- a session for another process ----
+
+
+class Outline(NamedTuple):
+    """A session in a form to send, without what it remembers."""
+
+    op: Operator[..., Any]
+    samples: list[Sample]
+    settings: tuple[Any, ...]
+
+    def session(self) -> Session:
+        """The session in this process."""
+        rtol, atol, is_given, keeps = self.settings
+        return Session(
+            self.op, self.samples, rtol, atol, is_given=is_given, keeps_shapes=keeps
+        )
+
+
+def outline_of(session: Session) -> Outline:
+    """A session in a form to send."""
+    settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
+    return Outline(session.op, session.samples, settings)
+
+
+def run_given(session: Session) -> float:
+    """Begin, and run the user's own samples; the seconds that the slowest took."""
+    session.begin()
+    slowest = 0.0
+    for sample in session.samples if session.is_given else ():
+        start = perf_counter()
+        with suppress(Exception):  # the checks report it
+            session.expected(sample)
+        slowest = max(slowest, perf_counter() - start)
+    return slowest
+
+
+# What the operator does with the samples, by sample; None for one that it refuses.
+Effects: TypeAlias = list[list[Any] | None]
+
+
+def effects_of(session: Session) -> Effects | None:
+    """Effects of the operator on the user's own samples, if they can be compared."""
+    if not session.is_given or session.op.sees_seed:
+        return None
+    return [_effects(session, sample) for sample in session.samples]
+
+
+def _effects(session: Session, sample: Sample) -> list[Any] | None:
+    try:
+        return [leaf for _, leaf in session.expected(sample).effects]
+    except Exception:  # noqa: BLE001  # the checks report it
+        return None
+
+
+def has_effects(session: Session, found: Effects | None) -> bool:
+    """Whether the operator has these effects, of another process, in this one too."""
+    return all(map(_agree, effects_of(session) or (), found or ()))
+
+
+def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
+    if first is None or second is None or len(first) != len(second):
+        return False
+    return all(map(same_bits, first, second))
+
+
+def names_of(checks: Iterable[Check]) -> list[tuple[str, bool]]:
+    """Checks in a form to send: names, and whether it is what they make up alone."""
+    return [(check.name, check.is_rest) for check in checks]
+
+
+def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+    parts = [
+        BY_NAME[name].rest if is_rest else BY_NAME[name].whole
+        for name, is_rest in names
+    ]
+    return [part for part in parts if part is not None]
+
+
+# ---- work for a child that was kept or spawned ----
+
+
+def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> None:
+    """Run checks in a child that was kept, as long as they find nothing.
+
+    All is sent at once, which takes a tenth of the time: `effects_of` the session, and the
+    outcomes as plain tuples.
+    """
+    if not is_program_as_noted():
+        return
+    start_clock(PATIENCE)
+    session = outline.session()
+    found: list[tuple[Any, ...]] = []
+    with watched(clock(PATIENCE)):
+        patience = PATIENCE + CALLS * run_given(session)
+        effects = effects_of(session)
+    start_clock(patience)
+    with watched(clock(patience)):
+        for check in _checks_of(names):
+            done = done_of(check, session, reported)
+            if not isinstance(done.outcome, str):
+                break
+            found.append((*done,))
+    send((effects, found))
+
+
+def check_all(
+    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+) -> None:
+    """Run checks; send first the effects on the user's own samples, to compare them."""
+    start_clock(patience)
+    session = outline.session()
+    with watched(clock(patience)):
+        effects = effects_of(session)
+    send((effects,))
+    run_checks(send, session, _checks_of(names), patience)
+
+
+def repeat(
+    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+) -> None:
+    """Run checks that have crashed again, and send each sample before it is used."""
+    session = outline.session()
+    with watched(telling(send, patience)):
+        for check in _checks_of(names):
+            done_of(check, session, reported)
+
+
+# ---- the fault of an operator that ends the process it runs in ----
+
+
+def crash_fault(
+    op: Operator[..., Any], crash: Crash, sample: Sample, usual: Sample | None
+) -> Fault:
+    """The fault for a crash, and how to say what the operator takes.
+
+    Parameters
+    ----------
+    op : Operator
+    crash : Crash
+    sample : Sample
+        The last one before the crash.
+    usual : Sample or None
+        One that the operator takes.
+    """
+    new = {p: x for p, x, _ in arrays_in(op, sample)}
+    old = {} if usual is None else {p: x for p, x, _ in arrays_in(op, usual)}
+    on = ", ".join(f"'{place}' of shape {x.shape}" for place, x in new.items())
+    changed = [p for p in new if p in old and _outline(new[p]) != _outline(old[p])]
+    return Fault(
+        f"the kernel {crash.how}{on and f' on {on}'}",
+        *crash.lines,
+        do=_advice(op, new, old),
+        parameter=changed[0] if len(changed) == 1 else "",
+    )
+
+
+_REFUSE = "raise a ValueError in the kernel for arguments that it does not take"
+
+
+def _advice(
+    op: Operator[..., Any], new: Mapping[str, Array], old: Mapping[str, Array]
+) -> str:
+    """Say what to write so that the kernel does not get such arrays again."""
+    names = {p.name for p in op.schema.parameters}
+    shared = [place for place in new if place in old and place in names]
+    changed = [p for p in shared if _outline(new[p]) != _outline(old[p])]
+    if changed:
+        letters = _letters([old[p] for p in shared])
+        types = [f"{_type(new[p], old[p], letters)} {p}" for p in changed]
+        return f"{_REFUSE}, or say in the schema what it takes: {', '.join(types)}"
+    if any(new[p].strides != old[p].strides for p in shared):
+        return f"tag the operator with {Tag.needs_contiguous}, or use the strides"
+    return f"{_REFUSE}, and keep to the memory of its arrays"
+
+
+def _outline(x: Array) -> tuple[Any, ...]:
+    return x.shape, x.dtype
+
+
+def _letters(arrays: Sequence[Array]) -> dict[int, str]:
+    """A letter for each length."""
+    lengths = dict.fromkeys(n for x in arrays for n in x.shape)
+    return dict(zip(lengths, "nmkpqrst", strict=False))
+
+
+def _type(new: Array, old: Array, letters: Mapping[int, str]) -> str:
+    """A type that takes the second array and not the first: ``float64[n+1,m]``."""
+    element = "Array" if new.dtype == old.dtype else old.dtype.name
+    if new.shape == old.shape:
+        return f"{element}[...]"
+    axes = [letters.get(n, str(n)) for n in old.shape]
+    if len(new.shape) == len(axes):
+        pairs = enumerate(zip(new.shape, old.shape, strict=True))
+        for i, (length, usual) in pairs:
+            if length != usual:
+                axes[i] = str(usual) if length else f"{axes[i]}+1"
+    text = ",".join(axes)
+    # A number alone would be the length of a list.
+    return (
+        f"{element}[{text}{',' if text.isdigit() else ''}]"
+        if text
+        else f"{element}[()]"
+    )

@@ -1,0 +1,425 @@
+"""Running a check over its samples, and reporting a fault at the smallest input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from customop.arrays.nested import abbreviated
+from customop.arrays.python_text import PythonText
+from customop.core.dispatch import find_kernel
+from customop.core.operator import Operator
+from customop.core.rule_kind import is_interactive
+from customop.core.samples import Sample
+from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
+from customop.testing.checks.session import Session
+from customop.testing.checks.smooth import without_derivative
+from customop.testing.inputs.shrink import shrink
+from customop.testing.quiet import Fault, about_to_run
+
+# ---- a sample as text: a line for each argument, or a script that repeats a check ----
+
+
+def repro(op: Operator[..., Any], sample: Sample, check: str = "") -> str:
+    """A script that repeats a check of an operator on a sample.
+
+    Parameters
+    ----------
+    op : Operator
+    sample : Sample
+    check : str
+        Name of the check, for `test_utils`; without it the operator is called.
+
+    Returns
+    -------
+    str
+        Python that runs where the module that defines the operator can be imported.
+        Arrays keep dtype, strides, order and whether they can be written.
+    """
+    script = PythonText()
+    args = tuple(
+        script.value(value, name)
+        for value, name in zip(sample.args, _names(op, sample), strict=True)
+    )
+    named = {name: script.value(value, name) for name, value in sample.kwargs.items()}
+    call = _call_text(op, args, named, check)
+    if check:
+        script.needs("import customop.testing")
+    first = _definition(op, script)
+    parts = [*_import_blocks(script), first, "\n".join(script.lines), call]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_STANDARD = ("import base64", "import enum", "import runpy", "import zlib")
+
+
+def _import_blocks(script: PythonText) -> list[str]:
+    """Imports in the usual order: standard library, NumPy, customop."""
+    special = ["from numpy import inf, nan"] if script.uses_special else []
+    standard = [line for line in _STANDARD if line in script.imports]
+    own = [line for line in script.imports if line not in _STANDARD]
+    blocks = [
+        standard,
+        ["import numpy as np", *special],
+        ["import customop as co", *own],
+    ]
+    return ["\n".join(block) for block in blocks]
+
+
+def _names(op: Operator[..., Any], sample: Sample) -> list[str]:
+    return [p.name for p in op.schema.positional][: len(sample.args)]
+
+
+def _call_text(
+    op: Operator[..., Any], args: Sequence[str], named: dict[str, str], check: str
+) -> str:
+    target = f"co.ops.{op.namespace}.{op.name}.{op.overload or 'default'}"
+    if not check:
+        keywords = [f"{name}={text}" for name, text in named.items()]
+        return f"print({target}({', '.join([*args, *keywords])}))"
+    positional = f"({', '.join(args)}{',' if len(args) == 1 else ''})"
+    keywords = [f"{name!r}: {text}" for name, text in named.items()]
+    return (
+        f"co.testing.opcheck(\n    {target},\n    {positional},\n"
+        f"    {{{', '.join(keywords)}}},\n    test_utils={check!r},\n)"
+    )
+
+
+def _definition(op: Operator[..., Any], script: PythonText) -> str:
+    """Lines that define the operator, or import the module that does."""
+    module, where = op.definition.module, op.definition.place
+    if "<locals>" in getattr(op.__wrapped__, "__qualname__", ""):
+        return (
+            f"# {op.qualname} is defined within a function: call it first, at {where}"
+        )
+    if is_interactive(where):
+        cell = "in a cell of a notebook" if "ipykernel_" in where else f"at {where}"
+        return f"# {op.qualname} is defined {cell}: run that first"
+    if module == "__main__":
+        script.needs("import runpy")
+        file = where.rpartition(":")[0]
+        return f"runpy.run_path({file!r})  # defines {op.qualname}"
+    if module.partition(".")[0] != "customop":
+        script.needs(f"import {module}  # defines {op.qualname}")
+    return ""
+
+
+# ---- a line for each argument ----
+
+
+def show_sample(op: Operator[..., Any], sample: Sample) -> str:
+    """A sample in a few lines: each argument, and what is special about the sample.
+
+    Parameters
+    ----------
+    op : Operator
+    sample : Sample
+
+    Returns
+    -------
+    str
+    """
+    pairs = [*zip(_names(op, sample), sample.args, strict=True), *sample.kwargs.items()]
+    lines = [f"{name} = {_shown(value)}" for name, value in pairs]
+    return "\n".join([*lines, *([f"({sample.note})"] if sample.note else [])])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return _shown_array(value)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        inside = ", ".join(map(_shown, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_shown(v)}' for k, v in value.items())}}}"
+    return repr(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}"
+
+
+def _shown_array(x: np.ndarray[Any, Any]) -> str:
+    short = {"float_kind": _short, "complex_kind": _short}
+    text = np.array2string(x, threshold=12, separator=", ", formatter=short)  # type: ignore[arg-type]  # NumPy's own stubs lag behind
+    text = " ".join(text.split())
+    layout = [
+        word
+        for word, holds in (
+            (f"strides {x.strides}", not x.flags.c_contiguous),
+            ("read-only", not x.flags.writeable),
+            ("unaligned", not x.flags.aligned),
+        )
+        if holds
+    ]
+    return ", ".join([f"{abbreviated(x)} {text}", *layout])
+
+
+# ---- check ----
+# Running a check over its samples, and reporting a fault at the smallest input.
+
+
+SUCCESS = "SUCCESS"
+WAIVED = "WAIVED"
+
+# Seconds after which a check goes to no further sample. Only kernels that take a tenth
+# of a second meet it: checks of faster ones end in 0.1 s.
+_SECONDS = 5.0
+
+
+class Check(NamedTuple):
+    """One row of the table of checks.
+
+    Attributes
+    ----------
+    name : str
+    run : callable
+        ``run(session, sample)`` raises for a fault. It returns "", or a reason if it
+        could prove nothing.
+    vary : callable, optional
+        ``vary(session, sample)`` gives the samples to run on in place of each sample.
+    over_all : callable, optional
+        ``over_all(session)`` runs after all samples.
+    for_all_kinds : bool
+        Whether it also runs on arrays of other kinds than NumPy's.
+    as_given : callable
+        ``as_given(op)`` says whether it calls the operator only with the arrays of the
+        samples, or equal ones, and makes up no other values, shapes, layouts or dtypes.
+        Then it runs in this process where the samples are the user's. All else runs in
+        a child.
+    made_up : callable, optional
+        ``made_up(session, sample)`` runs after `run`, always in a child: for what it
+        makes up while the rest is as given.
+    made_up_values : callable, optional
+        ``made_up_values(session, sample)`` gives samples that `run` also runs on, always
+        in a child.
+    is_rest : bool
+        Whether it is what another check makes up.
+    """
+
+    name: str
+    run: Callable[[Session, Sample], str]
+    vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
+    over_all: Callable[[Session], None] | None = None
+    for_all_kinds: bool = False
+    as_given: Callable[[Operator[..., Any]], bool] = lambda op: False
+    made_up: Callable[[Session, Sample], str] | None = None
+    made_up_values: Callable[[Session, Sample], Iterable[Sample]] | None = None
+    is_rest: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # of all fields it takes as long as a call
+
+    @property
+    def whole(self) -> Check:
+        """The check with all that it makes up."""
+        return _whole(self)
+
+    @property
+    def rest(self) -> Check | None:
+        """The part of the check on made-up inputs; None if there is none."""
+        return _rest(self)
+
+
+@cache
+def _whole(check: Check) -> Check:
+    run, made_up, values = check.run, check.made_up, check.made_up_values
+    found = check._replace(made_up=None, made_up_values=None)
+    if made_up is not None:
+        return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
+    if values is not None:
+        return found._replace(vary=lambda s, x: chain([x], values(s, x)))
+    return check
+
+
+@cache
+def _rest(check: Check) -> Check | None:
+    if check.made_up is None and check.made_up_values is None:
+        return None
+    return check._replace(
+        run=check.made_up or check.run,
+        vary=check.made_up_values,
+        over_all=None,
+        made_up=None,
+        made_up_values=None,
+        is_rest=True,
+    )
+
+
+# Reports a fault of a check on a sample, at a smaller one if there is one.
+Report: TypeAlias = Callable[[Check, Session, Sample, Exception], OpCheckError]
+
+
+def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckError:
+    """Run a check: success, why it proves nothing, or the fault."""
+    reasons = []
+    session.notes.clear()
+    if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
+        return "SKIPPED: the operator has no kernel for NumPy's arrays"
+    for sample in _in_time(check, session):
+        reason, error = _found_by(check, session, sample)
+        if error is not None:
+            return report(check, session, sample, error)
+        reasons.append(reason)
+    if check.over_all is not None and session.samples:
+        try:
+            check.over_all(session)
+        except Exception as error:  # noqa: BLE001  # reported as a fault
+            return reported(check, session, session.samples[0], error)
+    if not all(reasons):
+        return SUCCESS
+    return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
+
+
+def _in_time(check: Check, session: Session) -> Iterator[Sample]:
+    """The samples that a check runs on, until its time is over."""
+    end = perf_counter() + _SECONDS
+    count = 0
+    for given in session.samples:
+        for sample in (given,) if check.vary is None else check.vary(session, given):
+            if count and perf_counter() > end:
+                session.notes.append(
+                    f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
+                )
+                return
+            count += 1
+            yield sample
+
+
+def _found_by(
+    check: Check, session: Session, sample: Sample
+) -> tuple[str, Exception | None]:
+    about_to_run(lambda: sample)
+    try:
+        return check.run(session, sample), None
+    except NoDerivativeError as error:
+        return _found_without(check, session, sample, error)
+    except Exception as error:  # noqa: BLE001  # reported as a fault
+        return "", error
+
+
+def _found_without(
+    check: Check, session: Session, sample: Sample, error: NoDerivativeError
+) -> tuple[str, Exception | None]:
+    """As `_found_by`, for derivatives by the arguments that the operator has them by."""
+    try:
+        fixed = without_derivative(session, sample)
+        if not fixed:
+            return "", error
+        names = " and ".join(f"'{place}'" for place in fixed)
+        reason = f"no derivative by {names}: {next(iter(fixed.values()))}"
+        if fixed.keys() >= session.floats(session.bound(sample)).keys():
+            return reason, None
+        with session.without(fixed):
+            found = check.run(session, sample)
+    except Exception as other:  # noqa: BLE001  # reported as a fault
+        return "", other
+    session.notes.append(reason)
+    return found, None
+
+
+# ---- the smallest input ----
+
+
+def at_smallest(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> OpCheckError:
+    """The error for a fault, at the smallest input that shows the same fault."""
+    is_taken = _runs(session, sample)
+
+    def found(other: Sample) -> Exception | None:
+        own = Session(
+            session.op, [other], session.rtol, session.atol, start=session.start
+        )
+        if is_taken and not _runs(own, other):
+            return None  # the operator refuses it, which is another fault
+        seen = _found_by(check, own, other)[1]
+        return seen if seen is not None and _is_same_fault(error, seen) else None
+
+    smallest = shrink(session.op, sample, lambda other: found(other) is not None)
+    again = found(smallest)
+    if again is None:  # a fault that comes and goes: report it as first seen
+        return reported(check, session, sample, error)
+    return reported(check, session, smallest, again)
+
+
+def _runs(session: Session, sample: Sample) -> bool:
+    try:
+        session.expected(sample)
+    except Exception:  # noqa: BLE001  # whatever the kernel raises
+        return False
+    return True
+
+
+def _is_same_fault(error: Exception, other: Exception) -> bool:
+    return type(other) is type(error) and _identity(error) == _identity(other)
+
+
+def _identity(error: Exception) -> tuple[Any, ...]:
+    """Parameter and kind of a fault, and how a result differs from its fake."""
+    first = (getattr(error, "where", None) or ("",))[0].partition(";")[0]
+    return (
+        getattr(error, "parameter", None),
+        getattr(error, "kind", None),
+        first if first.startswith("they differ in") else "",
+    )
+
+
+# ---- the report ----
+
+
+def reported(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> OpCheckError:
+    """A fault in words: check, operator, argument, input, and how to repeat it."""
+    op = session.op
+    fault = _as_fault(op, error)
+    script = repro(op, sample, check.name)
+    made = op.error(
+        OpCheckError,
+        f"{check.name}: {fault.what}",
+        *fault.where,
+        "input:",
+        *_indented(show_sample(op, sample)),
+        "to repeat it:",
+        *_indented(script),
+        do=fault.do,
+        parameter=fault.parameter,
+        kind=check.name,
+    )
+    made.sample = sample
+    made.repro = script
+    made.__cause__ = error.__cause__ if isinstance(error, Fault) else error
+    return made
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines() if line]
+
+
+def _as_fault(op: Operator[..., Any], error: Exception) -> Fault:
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, CustomOpError):
+        shown = op.schema.show(op.qualname)
+        where = [line for line in error.where if not line.startswith(shown)]
+        what = error.what.removeprefix(f"{op.qualname}: ")
+        return Fault(what, *where, do=error.do, parameter=error.parameter or "")
+    return Fault(
+        f"raises {type(error).__name__}: {error}",
+        _raised_at(error),
+        do="make it accept this input, or refuse it where the kernel does",
+    )
+
+
+def _raised_at(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    assert trace is not None
+    return f"at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

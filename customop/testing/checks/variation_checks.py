@@ -1,0 +1,501 @@
+"""Checks of the same values in other layouts and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import to_fake
+from customop.arrays.kinds import FAKE, is_array, is_fake
+from customop.arrays.nested import flat
+from customop.core.dispatch import find_kernel
+from customop.core.samples import Sample
+from customop.errors import ContractError, DataDependentError
+from customop.schema.tags import Tag
+from customop.testing.checks.behavior_checks import check_determinism
+from customop.testing.checks.contract_checks import call_noted, compare_fake
+from customop.testing.checks.session import (
+    Run,
+    Session,
+    arrays_of,
+    host,
+    outputs_of,
+    same_bits,
+    same_runs,
+)
+from customop.testing.inputs.sample_values import CONSTANT, copy_leaf, map_values
+from customop.testing.inputs.search import Oracle, announced, outcome_of
+from customop.testing.inputs.variations import dtypes, layouts
+from customop.testing.quiet import Fault
+
+# ---- same numbers ----
+# Whether results for short dtypes are those for wide ones, as far as they can be.
+
+
+def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
+    """Whether results are equal, as far as the dtype of the first can hold.
+
+    `given` are those of the arguments: a result may be wider than what it is made of.
+    """
+    if not (is_array(short) and is_array(wide)):
+        return True
+    if short.dtype.kind not in "iufc":
+        return True
+    if short.shape != wide.shape or wide.dtype.kind not in "iufc":
+        return bool(short.shape == wide.shape)
+    if short.dtype.kind in "iu":
+        return np.array_equal(short, wide) or _are_near(*_held(short, wide))
+    if short.dtype.kind == wide.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            wide = wide.astype(short.dtype)  # too large a number becomes infinite
+    if same_bits(short, wide) or np.array_equal(short, wide):
+        return True
+    bound = max(map(_loosest, [short.dtype, *given]))
+    return _are_close(short, wide.astype(np.result_type(short, wide)), bound)
+
+
+def _are_near(short: Any, wide: Any) -> bool:
+    """Whether whole numbers are as close as rounding leaves them."""
+    return bool(np.all(np.abs(short - wide) <= 1.0))
+
+
+def _are_close(short: Any, wide: Any, bound: float) -> bool:
+    """Whether numbers are as close as a share of the greatest; np.allclose takes 30 us."""
+    finite = np.isfinite(wide)
+    scale = np.abs(wide[finite]).max(initial=1.0)
+    with np.errstate(all="ignore"):
+        apart = np.abs(short - wide)
+    is_nan = np.isnan(wide)
+    same = np.where(finite, apart <= bound * scale, (short == wide) | is_nan)
+    return bool(np.all(same & (np.isnan(short) == is_nan)))
+
+
+def _held(short: Any, wide: Any) -> tuple[Any, Any]:
+    """The elements that the integers of `short` can hold; the others wrap around."""
+    limits = np.iinfo(short.dtype)
+    fits = (wide >= limits.min) & (wide <= limits.max)
+    return short[fits].astype(np.float64), wide[fits].astype(np.float64)
+
+
+# How far results may be off, relative to the greatest of them; integers by one. Loose:
+# memory that is read as another dtype is off by far.
+_LOOSE = {2: 1e-1, 4: 1e-2}
+
+
+def _loosest(dtype: np.dtype[Any]) -> float:
+    if dtype.kind not in "fc":
+        return 0.0
+    return _LOOSE.get(dtype.itemsize // (2 if dtype.kind == "c" else 1), 1e-3)
+
+
+# ---- test_layouts ----
+
+
+def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample in other layouts.
+
+    The shapes of the arguments of a call belong together, unless the operator says
+    which others it takes.
+    """
+    op = session.op
+    declares = op.schema.has_shapes or op.tags.intersection(_OF_ANY_SHAPE)
+    keeps_shapes = session.keeps_shapes and not declares
+    return layouts(op, sample, session.oracle(sample), keeps_shapes=keeps_shapes)
+
+
+# Tags of operators that take arrays of any shape.
+_OF_ANY_SHAPE = (Tag.pointwise, Tag.reduction)
+
+
+def check_layouts(session: Session, sample: Sample) -> str:
+    """A call does the same however its arrays lie in memory."""
+    values = session.bound(sample)
+    if not all(map(_stays, flat(list(values)))):
+        values = session.values(sample)
+    plain = map_values(_in_c_order, values)
+    try:
+        expected, is_usual = _noted_once(session, plain)
+    except Exception:  # noqa: BLE001  # it refuses these values in any layout
+        return "the kernel refuses these values"
+    arrays = arrays_of(values)
+    if all(map(_is_plain, arrays)):  # another shape, in C order
+        return _check_fake_of(session, sample, arrays, expected)
+    try:  # again: the first call has drawn from a Generator among the values
+        found, fault = call_noted(session, session.values(sample))
+    except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
+        return "the kernel refuses this layout"
+    if fault is not None and is_usual is None:
+        raise fault
+    if not same_runs(found, expected):
+        try:
+            session.compare(
+                found,
+                expected,
+                f"between {sample.note or 'this layout'} and C order",
+                do="go through arrays by their strides, as NumPy does, or tag the"
+                f" operator with {Tag.needs_contiguous}",
+            )
+        except Fault:
+            if _is_unsteady(session, sample):
+                return _UNSTEADY
+            raise
+    return _check_fake_of(session, sample, arrays, found)
+
+
+def _noted_once(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | None]:
+    """A run on values that most variations of a sample share: in C order, widened."""
+    key = _content(values)
+    if key is None:
+        return call_noted(session, values)
+    known = session.by_content
+    if key not in known:
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        known[key] = call_noted(session, values)
+    found: tuple[Run, Fault | None] = known[key]
+    return found
+
+
+_MOST_BYTES = 1 << 14
+_MOST_KNOWN = 8
+
+
+def _content(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """A key of small arrays and constants for a dict; None for other values."""
+    parts: list[Any] = []
+    for leaf in values:
+        if type(leaf) is np.ndarray and leaf.nbytes <= _MOST_BYTES:
+            if leaf.dtype.hasobject:
+                return None
+            parts.append((leaf.shape, leaf.dtype, leaf.tobytes()))
+        elif type(leaf) in CONSTANT:
+            parts.append((type(leaf), leaf))
+        else:
+            return None
+    return tuple(parts)
+
+
+_UNSTEADY = "equal calls give other results, see test_determinism"
+
+
+def _is_unsteady(session: Session, sample: Sample) -> bool:
+    """Whether results differ without another layout or dtype."""
+    if not session.is_steady(sample):
+        return True
+    try:
+        check_determinism(session, sample)
+    except Fault:
+        return True
+    return False
+
+
+def _stays(leaf: Any) -> bool:
+    """Whether a leaf is copied below, or cannot change."""
+    return type(leaf) in CONSTANT or isinstance(leaf, np.ndarray)
+
+
+def _is_plain(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.flags.carray and leaf.dtype.isnative
+
+
+def _in_c_order(leaf: Any) -> Any:
+    return leaf.copy(order="C") if isinstance(leaf, np.ndarray) else leaf
+
+
+def _check_fake_of(
+    session: Session, sample: Sample, arrays: Sequence[Any], found: Run
+) -> str:
+    """The fake kernel, if there is one, is right for a variation of these arrays too."""
+    fake = find_kernel(session.op, FAKE)
+    # NumPy returns results in the machine's byte order, which fake kernels cannot know.
+    if fake is None or not arrays or not all(map(_is_native, arrays)):
+        return ""
+    if not _matches(session, fake, sample, found):
+        compare_fake(session, session.values(sample), fake)
+    return ""
+
+
+def _matches(session: Session, fake: Any, sample: Sample, found: Run) -> bool:
+    """Whether results have the outlines of their fakes: 30 us less than the proof."""
+    out, error = _announced(session, sample, fake)
+    if error is not None:  # the proof says what is wrong
+        return False
+    if len(found.out) == 1 and is_fake(out):
+        return _has_outline(found.out[0], out)
+    reals, fakes = flat(found.out), flat(outputs_of(session.op, out))
+    return len(reals) == len(fakes) and all(map(_has_outline, reals, fakes))
+
+
+def _announced(
+    session: Session, sample: Sample, fake: Any
+) -> tuple[Any, Exception | None]:
+    """Ask the fake kernel what it announces for a sample, once; or its error."""
+    known: tuple[Any, Exception | None] = session.once(
+        "announced", sample, lambda: _asked(session, sample, fake)
+    )
+    return known
+
+
+def _asked(session: Session, sample: Sample, fake: Any) -> tuple[Any, Exception | None]:
+    values = map_values(to_fake, session.bound(sample))
+    try:
+        out, sizes = announced(session.op, fake, values)
+    except Exception as error:  # noqa: BLE001  # whatever it raises
+        return None, error
+    if sizes:  # which only the proof compares with those of the results
+        return None, DataDependentError("it announces sizes that depend on data")
+    return out, None
+
+
+def _has_outline(real: Any, fake: Any) -> bool:
+    return (
+        is_array(real)
+        and is_fake(fake)
+        and fake.shape == real.shape
+        and fake.dtype == real.dtype
+        and fake.strides == real.strides
+    )
+
+
+# ---- test_dtypes ----
+
+
+def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample in other dtypes."""
+    oracle = _NotingOracle(session)
+    if not oracle.fits_sample(sample):
+        oracle.fake = None
+    return dtypes(session.op, sample, oracle)
+
+
+class _NotingOracle(Oracle):
+    """An oracle that keeps what it has asked of a sample, for the check of it."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.op)
+        self.session: Session = session
+
+    def run(self, sample: Sample) -> tuple[int, Any]:
+        """How the kernel takes a sample, within `strict_numbers`, and its results."""
+        return outcome_of(lambda: _noted(self.session, sample)[0].out)
+
+    def fits_sample(self, sample: Sample) -> bool:
+        """Whether annotations and fake kernel accept a sample."""
+        if self.op.schema.has_shapes or self.fake is not find_kernel(self.op, FAKE):
+            return super().fits_sample(sample)
+        error = _announced(self.session, sample, self.fake)[1]
+        return error is None or isinstance(error, DataDependentError)
+
+
+_NOTED = "noted"
+
+
+def _noted(session: Session, sample: Sample) -> tuple[Run, Fault | None]:
+    """A run on a sample, which is the last one that is asked for it."""
+    found: tuple[Run, Fault | None] = session.once(
+        _NOTED, sample, lambda: call_noted(session, session.values(sample))
+    )
+    return found
+
+
+def _is_native(leaf: Any) -> bool:
+    return not isinstance(leaf, np.ndarray) or leaf.dtype.isnative
+
+
+def check_dtypes(session: Session, sample: Sample) -> str:
+    """A call on another dtype refuses it, or gives the same numbers."""
+    try:
+        found, fault = _noted(session, sample)
+    except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
+        return "the kernel refuses this dtype"
+    values = session.bound(sample)
+    arrays = arrays_of(values)
+    given = [x.dtype for x in arrays]
+    for widen in _WIDER:
+        others = map_values(partial(_in_own_memory, widen), values)
+        if given == [x.dtype for x in arrays_of(others)]:
+            continue
+        if fault is not None and not _has_fault(session, others):
+            raise fault
+        try:
+            if _are_compared(session, sample, found, others, given):
+                break
+        except Fault:
+            if _is_unsteady(session, sample):
+                return _UNSTEADY
+            raise
+    try:
+        return _check_fake_of(session, sample, arrays, found)
+    except ContractError as error:
+        if "dtype" not in error.where[0]:
+            raise
+        raise Fault(
+            error.what.removeprefix(f"{session.op.qualname}: "),
+            *error.where[:1],
+            "the first call on it raises a ContractError",
+            do=_remedy(session, sample),
+        ) from None
+
+
+def _has_fault(session: Session, values: Sequence[Any]) -> bool:
+    """Whether the memory of these values, too, is written or returned."""
+    try:
+        return call_noted(session, values)[1] is not None
+    except Exception:  # noqa: BLE001  # a dtype that it refuses
+        return False
+
+
+# ---- what to do about a wrong dtype ----
+
+# How to write the dtype of a result, and that dtype for the one of an argument.
+_FORMULAS: dict[str, Callable[[np.dtype[Any]], np.dtype[Any]]] = {
+    "np.result_type(x.dtype, 1.0)": lambda d: np.result_type(d, 1.0),
+    "np.result_type(x.dtype, np.float16)": lambda d: np.result_type(d, np.float16),
+    "np.result_type(x.dtype, np.float64)": lambda d: np.result_type(d, np.float64),
+    "np.result_type(x.dtype, 1)": lambda d: np.result_type(d, 1),
+    "np.sum(np.empty(0, x.dtype)).dtype": lambda d: np.sum(np.empty(0, d)).dtype,
+    "np.empty(0, x.dtype).real.dtype": lambda d: np.real(np.empty(0, d)).dtype,
+    "x.dtype": lambda d: d,
+}
+_TRIED = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16")
+
+
+def _remedy(session: Session, sample: Sample) -> str:
+    """How to write the dtype that the kernel returns, or to refuse this one."""
+    return (
+        "give the fake kernel the dtype of the result,"
+        f" dtype={_formula(session, sample)}; or refuse this dtype:"
+        f" {_to_refuse(session)}"
+    )
+
+
+def _to_refuse(session: Session) -> str:
+    parameters = session.op.schema.parameters
+    slots = session.op.array_slots
+    name = parameters[slots[0]].name if slots else "x"
+    # A class of elements counts only beside a shape.
+    declared = str(parameters[slots[0]].type) if slots else ""
+    shape = declared.partition("[")[2].rstrip("]?").replace(",", " ") or "..."
+    return (
+        f"annotate '{name}' as Annotated[NDArray[np.floating], \"{shape}\"], or raise a"
+        " TypeError in the kernel"
+    )
+
+
+def _formula(session: Session, sample: Sample) -> str:
+    seen = list(_seen_dtypes(session, sample))
+    kinds = {out for _, out in seen}
+    if len(kinds) == 1:
+        return f"np.{next(iter(kinds)).name.replace('bool', 'bool_')}"
+    for text, formula in _FORMULAS.items():
+        if all(formula(given) == out for given, out in seen):
+            return text
+    return "np.result_type(x.dtype, float), or what fits"
+
+
+def _seen_dtypes(
+    session: Session, sample: Sample
+) -> Iterator[tuple[np.dtype[Any], np.dtype[Any]]]:
+    """Dtypes that the kernel takes in all arrays, with those of its first result."""
+    for dtype in map(np.dtype, _TRIED):
+        values = map_values(partial(_in_dtype, dtype), session.values(sample))
+        try:
+            out = arrays_of(session.call(values).out)
+        except Exception:  # noqa: BLE001, S112  # a dtype that it refuses
+            continue
+        yield dtype, out[0].dtype
+
+
+def _in_dtype(dtype: np.dtype[Any], leaf: Any) -> Any:
+    return leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf
+
+
+# ---- the same numbers ----
+
+
+def _as_float(leaf: Any) -> Any:
+    """Floats as float64, complex numbers as complex128, integers as floats."""
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "ifc":
+        return leaf
+    return leaf.astype(_wide(leaf.dtype))
+
+
+@lru_cache(maxsize=64)
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.result_type(dtype, np.float64).newbyteorder("=")
+
+
+def _as_integer(leaf: Any) -> Any:
+    """Integers as int64, which holds what short ones cannot."""
+    is_whole = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu"
+    return leaf.astype(np.int64) if is_whole else leaf
+
+
+def _in_own_memory(widen: Callable[[Any], Any], leaf: Any) -> Any:
+    made = widen(leaf)
+    return copy_leaf(leaf) if made is leaf else made
+
+
+_WIDER = (_as_float, _as_integer)
+# Elements that a message shows.
+_SHOWN = 10
+
+
+def _are_compared(
+    session: Session,
+    sample: Sample,
+    found: Run,
+    others: Sequence[Any],
+    given: Sequence[np.dtype[Any]],
+) -> bool:
+    """Raise unless wider dtypes give the same results; False where they are refused.
+
+    `given` are the dtypes of the arrays of the sample.
+    """
+    if session.op.schema.written:  # a written array keeps its dtype
+        return True
+    try:
+        expected, _ = _noted_once(session, others)
+    except Exception:  # noqa: BLE001  # integers that are indices, say
+        return False
+    for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
+        short, wide = host(a), host(b)
+        if same_numbers(short, wide, given):
+            continue
+        is_whole = is_array(short) and short.dtype.kind in "iu"
+        if is_whole and any(map(_has_ties, arrays_of(others))):
+            continue
+        wider = next(x.dtype.name for x in arrays_of(others) if x.dtype.kind in "ifc")
+        raise Fault(
+            f"{name} has other values for {sample.note or 'this dtype'} than for"
+            f" the same numbers as {wider}",
+            f"{short.tolist()} and {wide.tolist()}"
+            if short.size < _SHOWN
+            else f"{short.dtype} and {wide.dtype}",
+            do=_to_compute(session, sample),
+        )
+    return True
+
+
+# Up to this length NumPy sorts equal numbers in their order, for every dtype.
+_STABLE = 16
+
+
+def _has_ties(x: Any) -> bool:
+    """Whether sorting may order equal numbers differently in another dtype."""
+    return bool(x.size > _STABLE and np.unique(x).size < x.size)
+
+
+def _to_compute(session: Session, sample: Sample) -> str:
+    if any(x.dtype.kind in "iu" for x in arrays_of(session.bound(sample))):
+        return (
+            "widen short integers before the kernel computes: x.astype(float); or refuse"
+            f" them: {_to_refuse(session)}"
+        )
+    return (
+        "compute in the dtype of the arguments, or raise a TypeError for dtypes that the"
+        " kernel does not take"
+    )

@@ -1,0 +1,586 @@
+"""Derivatives of a function as matrices, against central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.arrays.array import dtype_of, is_complex
+from customop.arrays.convert import to_host
+from customop.arrays.nested import abbreviated
+from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.errors import with_article
+from customop.testing.close import Space, Vector, is_plain
+from customop.testing.quiet import Fault
+from customop.transforms.autograd.grad import vjp
+from customop.transforms.jvp import jvp
+from customop.transforms.vmap import vmap
+
+# ---- a function of arrays to check, and its derivatives as matrices to compare ----
+
+
+# Rows of the table in a message.
+_SHOWN = 6
+
+
+# ---- the function to check ----
+
+
+class CheckOptions(NamedTuple):
+    """The settings of a check."""
+
+    eps: float = 1e-6
+    atol: float = 1e-5
+    rtol: float = 1e-3
+    nondet_tol: float = 0.0
+    undefined: bool = True
+    batched: bool = False
+    forward: bool = False
+    backward: bool = True
+    fast: bool = False
+
+
+class Problem:
+    """A function of arrays of floats, also as a function of vectors.
+
+    Parameters
+    ----------
+    call : callable
+        Takes the arrays of `inputs`; returns a tuple of arrays of floats.
+    inputs : Space
+    labels : callable, optional
+        Asked for the names of the outputs after the first call.
+    rule : str
+        The name of the checked derivative in messages.
+    """
+
+    __slots__ = (
+        "_outline",
+        "_shape",
+        "call",
+        "inputs",
+        "outputs",
+        "rule",
+        "start",
+        "value",
+    )
+
+    def __init__(
+        self,
+        call: Callable[..., tuple[Any, ...]],
+        inputs: Space,
+        labels: Callable[[], Sequence[str]] | None = None,
+        rule: str = "backward",
+    ) -> None:
+        self.call: Callable[..., tuple[Any, ...]] = call
+        self.inputs: Space = inputs
+        self.rule: str = rule
+        self.start: Vector = inputs.vector(inputs.arrays)
+        out = call(*inputs.arrays)
+        self._check_unwritten()
+        names = (
+            [f"output[{i}]" for i in range(len(out))] if labels is None else labels()
+        )
+        self.outputs: Space = Space(names, out)
+        self._outline: list[Any] = _outline(out)
+        is_one = len(out) == 1 and self.outputs.is_plain
+        self._shape: Any = out[0].shape if is_one else None
+        # Read at once: the function may write its next result to the same memory.
+        self.value: Vector = self.outputs.vector(out)
+
+    def _check_unwritten(self) -> None:
+        after = self.inputs.vector(self.inputs.arrays)
+        if not same_vector(self.start, after):
+            worst = furthest(after, self.start)
+            name = self.inputs.name(worst)
+            raise Fault(
+                "writes its input",
+                f"{name} was {self.start[worst]} and is {after[worst]}",
+                do="compute a new array: x = x + y instead of x += y",
+            )
+
+    def at(self, point: Vector) -> Vector:
+        """The function of vectors."""
+        return self.read(self.call(*self.inputs.split(point)))
+
+    def read(self, arrays: Sequence[Any]) -> Vector:
+        """The vector of outputs, which must have the shapes and dtypes of the first."""
+        first: Any = arrays[0] if len(arrays) == 1 else None
+        if is_plain(first) and first.shape == self._shape:
+            return first.flatten()  # type: ignore[no-any-return]  # a vector
+        is_same = len(arrays) == len(self._outline)
+        if not is_same or not all(map(_is_like, arrays, self._outline)):
+            seen = ", ".join(map(abbreviated, arrays))
+            want = ", ".join(map(abbreviated, self.outputs.arrays))
+            raise Fault(
+                f"gave outputs {want} and then {seen}",
+                do="return arrays whose shapes and dtypes do not depend on the values",
+            )
+        return self.outputs.vector(arrays)
+
+
+def _outline(arrays: Sequence[Any]) -> list[Any]:
+    return [(tuple(x.shape), dtype_of(x)) for x in arrays]
+
+
+def _is_like(x: Any, outline: tuple[Any, Any]) -> bool:
+    return bool(tuple(x.shape) == outline[0] and dtype_of(x) == outline[1])
+
+
+# ---- derivatives as matrices ----
+
+Linear = Callable[[Vector], Vector]
+
+
+def difference(problem: Problem, eps: float) -> Linear:
+    """The derivative along a direction, by central differences."""
+
+    def push(direction: Vector) -> Vector:
+        step = eps * direction
+        ahead = problem.at(problem.start + step)
+        behind = problem.at(problem.start - step)
+        with np.errstate(all="ignore"):  # a nan is reported as a derivative
+            return (ahead - behind) / (2.0 * eps)
+
+    return push
+
+
+def pushforward(problem: Problem) -> Linear:
+    """The derivative along a direction, by jvp."""
+
+    def push(direction: Vector) -> Vector:
+        tangents = tuple(problem.inputs.split(direction))
+        before = problem.inputs.vector(tangents).copy()
+        out, tangent = jvp(problem.call, problem.inputs.arrays, tangents)
+        _check_kept(problem, before, tangents)
+        _check_value(problem, "jvp", out)
+        return problem.read(tangent)
+
+    return push
+
+
+def _check_kept(problem: Problem, before: Vector, tangents: Sequence[Any]) -> None:
+    after = problem.inputs.vector(tangents)
+    if not same_vector(before, after):
+        worst = furthest(after, before)
+        raise Fault(
+            "has a jvp rule that writes into a tangent that it is given",
+            f"the tangent of {problem.inputs.name(worst)} was {before[worst]} and is"
+            f" {after[worst]}",
+            do="compute a new array: t = t * slope instead of t *= slope",
+        )
+
+
+def adjoint(problem: Problem) -> tuple[Linear, Callable[..., Any]]:
+    """The transpose of the Jacobian in real numbers, by vjp; and the pullback."""
+    out, pullback = vjp(problem.call, *problem.inputs.arrays)
+    _check_value(problem, "vjp", out)
+
+    def pull(cotangent: Vector) -> Vector:
+        return by_pullback(problem, pullback, problem.outputs.split(cotangent))
+
+    return pull, pullback
+
+
+def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> Vector:
+    """The real transpose, from a pullback in JAX's convention.
+
+    JAX pairs w and v as Re(w v): its pullback p has Re(w D[v]) = Re(p(w) v) for the
+    derivative D in any complex direction v. The real transpose pairs them as
+    Re(conj(w) v), as in the plane, so it is conj(p(conj(w))).
+    """
+    if problem.inputs.is_plain and problem.outputs.is_plain:  # real: no conjugates
+        return problem.inputs.vector(pullback((*cotangents,)))
+    grads = pullback(tuple([conjugated(w) for w in cotangents]))
+    return problem.inputs.vector([np.conjugate(to_host(g)) for g in grads])
+
+
+def conjugated(x: Any) -> Any:
+    """The conjugate of a complex array; a real one as it is."""
+    return call_numpy(np.conjugate, x) if is_complex(dtype_of(x)) else x
+
+
+# Of values that a transform may compute in another order.
+_ROUNDING = CheckOptions(rtol=1e-5, atol=1e-8)
+
+
+def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:
+    """The value under a transform is the value without."""
+    value = problem.read(out)
+    if not agree(value, problem.value, _ROUNDING):
+        worst = furthest(value, problem.value)
+        raise Fault(
+            f"gives another value under {transform}",
+            f"{problem.outputs.name(worst)} is {value[worst]}, without {transform} it"
+            f" is {problem.value[worst]}",
+            do="return the operator's own output from its rule, and use no state",
+        )
+
+
+def columns(space: Space, push: Linear, height: int) -> Vector:
+    """The matrix of a linear map, from what it does to each unit vector."""
+    found = [push(unit) for unit in space.units()]
+    return np.stack(found, axis=1) if found else np.zeros((height, 0))
+
+
+# ---- comparing vectors ----
+
+
+def distance(a: Vector, b: Vector) -> Vector:
+    """How far vectors lie apart: 0 where both are nan, inf where one is."""
+    with np.errstate(all="ignore"):
+        apart: Vector = np.abs(a - b)
+    apart[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    return apart
+
+
+def furthest(a: Vector, b: Vector) -> int:
+    """Where two vectors lie furthest apart."""
+    return int(np.argmax(distance(a, b)))
+
+
+def same_vector(a: Vector, b: Vector) -> bool:
+    """Whether two vectors of equal length are equal, where nan equals nan."""
+    # Saves 3 us where they have the same bits.
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
+
+
+def agree(a: Vector, b: Vector, options: CheckOptions) -> bool:
+    """Whether two vectors are the same within the bounds."""
+    if a.tobytes() == b.tobytes():  # saves 25 us
+        return True
+    return bool(np.allclose(a, b, options.rtol, options.atol, equal_nan=True))
+
+
+def short(number: Any) -> str:
+    """A number as messages show it."""
+    return f"{float(number):.6g}"
+
+
+# ---- comparing matrices ----
+
+
+def compare(
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
+) -> None:
+    """Raise unless two Jacobians agree entry by entry."""
+    scale = np.abs(expected)
+    for axis, space in enumerate((problem.outputs, problem.inputs)):
+        scale = _over_elements(scale, space, axis)
+    worst = _report(
+        rule,
+        (found, expected, options.atol + options.rtol * scale),
+        (problem.outputs.name, problem.inputs.name),
+        options,
+    )
+    if worst is not None:
+        fault, column = worst
+        name, value = problem.inputs.name(column), short(problem.start[column])
+        fault.where += (f"evaluated at {name} = {value}",)
+        fault.parameter = problem.inputs.labels[problem.inputs.holder(column)]
+        raise fault
+
+
+def compare_along(
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
+) -> None:
+    """Raise unless derivatives along directions agree, by outputs and inputs."""
+    worst = _report(
+        rule,
+        (found, expected, options.atol + options.rtol * np.abs(expected)),
+        (problem.outputs.labels.__getitem__, problem.inputs.labels.__getitem__),
+        options,
+    )
+    if worst is not None:
+        fault, column = worst
+        fault.where += ("along random directions; fast_mode=False names the entry",)
+        fault.parameter = problem.inputs.labels[column]
+        raise fault
+
+
+def _over_elements(scale: Vector, space: Space, axis: int) -> Vector:
+    """The greatest of the components of an element, for each of them.
+
+    A complex derivative with a small imaginary part is not known better there.
+    """
+    if not space.size or max(space.widths) == 1:
+        return scale
+    starts = space.starts()
+    counts = np.diff([*starts, space.size])
+    return np.repeat(np.maximum.reduceat(scale, starts, axis), counts, axis)
+
+
+def _report(
+    rule: str,
+    matrices: tuple[Vector, Vector, Vector],
+    names: tuple[Callable[[int], str], Callable[[int], str]],
+    options: CheckOptions,
+) -> tuple[Fault, int] | None:
+    """The fault in a matrix and the column of its worst entry; None if there is none.
+
+    The matrices are the derivatives found, those expected, and the distance allowed.
+    """
+    found, expected, allowed = matrices
+    with np.errstate(all="ignore"):
+        off = np.abs(found - expected)
+        excess = np.where(np.isfinite(off), off - allowed, np.inf)
+    wrong = np.argwhere(~(excess <= 0.0))
+    if not wrong.size:
+        return None
+    order = np.argsort([-excess[tuple(index)] for index in wrong], kind="stable")
+    ranked = [tuple(map(int, wrong[i])) for i in order]
+    rows = [
+        (
+            f"d {names[0](index[0])} / d {names[1](index[1])}",
+            short(found[index]),
+            short(expected[index]),
+            short(off[index]),
+        )
+        for index in ranked[:_SHOWN]
+    ]
+    fault = Fault(
+        f"has a wrong {rule}, in {len(ranked)} of {off.size} derivatives",
+        f"worst: {rows[0][0]} is {rows[0][1]}, by differences {rows[0][2]}: off by"
+        f" {rows[0][3]}, allowed {short(allowed[ranked[0]])}"
+        f" (atol={options.atol}, rtol={options.rtol})",
+        *(_table(rows, len(ranked)) if len(ranked) > 1 else ()),
+        do=f"correct the {rule} formula of an operator in the function; where it has"
+        " a kink or a jump near the inputs, move them away",
+    )
+    return fault, ranked[0][1]
+
+
+def _table(rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
+    lines = [("derivative", "is", "by differences", "off by"), *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    texts = [
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return [*texts, f"and {count - len(rows)} more"] if count > len(rows) else texts
+
+
+# ---- the derivatives of a function against central differences ----
+
+
+# Directions where a matrix is not compared entry by entry.
+_DIRECTIONS = 4
+_SEED = 20
+
+
+def check_derivatives(problem: Problem, options: CheckOptions) -> None:
+    """Raise `Fault` unless the derivatives of a function are those of its values."""
+    again = problem.read(problem.call(*problem.inputs.arrays))
+    _check_same("value", problem.value, again, problem.outputs, options)
+    push = difference(problem, options.eps)
+    if options.backward:
+        _check_backward(problem, push, options)
+    if options.forward:
+        _check_forward(problem, push, options)
+
+
+def _check_same(
+    what: str, first: Vector, second: Vector, space: Space, options: CheckOptions
+) -> None:
+    apart = distance(first, second)
+    if apart.size and apart.max() > options.nondet_tol:
+        worst = int(np.argmax(apart))
+        raise Fault(
+            f"is not deterministic: its {what} differs between two calls",
+            f"{space.name(worst)}: {first[worst]} and then {second[worst]}, apart by"
+            f" {short(apart[worst])}, allowed nondet_tol={options.nondet_tol}",
+            do="fix the seed inside of the function, or pass a larger nondet_tol",
+        )
+
+
+def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> None:
+    rng = np.random.default_rng(_SEED)
+    pull = adjoint(problem)[0]
+    cotangent = problem.outputs.random(rng)
+    pulled = pull(cotangent)
+    for again in (pull, adjoint(problem)[0]):
+        _check_same("gradient", pulled, again(cotangent), problem.inputs, options)
+    if options.fast:
+        pairings = partial(_pulled, pull)
+        _check_along(problem, problem.rule, pairings, push, options)
+    else:
+        expected = columns(problem.inputs, push, problem.outputs.size)
+        found = columns(problem.outputs, pull, problem.inputs.size).T
+        compare(problem, problem.rule, found, expected, options)
+        _check_linear(problem, cotangent, pulled, found, options)
+    if options.undefined and len(problem.outputs.arrays) > 1:
+        _check_undefined(problem, pull, rng, options)
+    if options.batched:
+        pull, pullback = adjoint(problem)
+        rows = [problem.outputs.random(rng) for _ in range(2)]
+        check_batched(problem, pullback, [(row, pull(row)) for row in rows], options)
+
+
+def _check_linear(
+    problem: Problem,
+    cotangent: Vector,
+    pulled: Vector,
+    matrix: Vector,
+    options: CheckOptions,
+) -> None:
+    """Unit cotangents alone cannot tell g * g from g."""
+    _check_gradient(
+        problem,
+        f"has {with_article(problem.rule)} that is not linear in its cotangent",
+        (pulled, "for a random cotangent"),
+        (cotangent @ matrix, "summed over its entries"),
+        options,
+        do="use each incoming gradient once in each term of the backward formula",
+    )
+
+
+def _check_gradient(
+    problem: Problem,
+    what: str,
+    found: tuple[Vector, str],
+    expected: tuple[Vector, str],
+    options: CheckOptions,
+    do: str,
+) -> None:
+    """Raise unless two gradients agree; each comes with how it was computed."""
+    if agree(found[0], expected[0], options):
+        return
+    worst = furthest(found[0], expected[0])
+    raise Fault(
+        what,
+        f"gradient by {problem.inputs.name(worst)}:"
+        f" {short(found[0][worst])} {found[1]},"
+        f" {short(expected[0][worst])} {expected[1]}",
+        do=do,
+        parameter=problem.inputs.labels[problem.inputs.holder(worst)],
+    )
+
+
+def _check_along(
+    problem: Problem,
+    rule: str,
+    pairings: Callable[[list[Vector], list[Vector]], Vector],
+    push: Linear,
+    options: CheckOptions,
+) -> None:
+    """Compare along random directions, for each pair of an output and an input."""
+    rng = np.random.default_rng(_SEED)
+    for _ in range(_DIRECTIONS):
+        cotangents = problem.outputs.blockwise(problem.outputs.random(rng))
+        tangents = problem.inputs.blockwise(problem.inputs.random(rng))
+        found = pairings(cotangents, tangents)
+        expected = _pushed(push, cotangents, tangents)
+        compare_along(problem, rule, found, expected, options)
+
+
+def _pushed(push: Linear, cotangents: list[Vector], tangents: list[Vector]) -> Vector:
+    moved = [push(t) for t in tangents]
+    return np.array([[w @ y for y in moved] for w in cotangents])
+
+
+def _pulled(pull: Linear, cotangents: list[Vector], tangents: list[Vector]) -> Vector:
+    return np.array([[g @ t for t in tangents] for g in map(pull, cotangents)])
+
+
+def _check_undefined(
+    problem: Problem, pull: Linear, rng: np.random.Generator, options: CheckOptions
+) -> None:
+    """An output that is not used counts as one whose cotangent is zero."""
+    parts = problem.outputs.blockwise(problem.outputs.random(rng))
+    for i, (label, part) in enumerate(zip(problem.outputs.labels, parts, strict=True)):
+
+        def one(*arrays: Any, chosen: int = i) -> tuple[Any]:
+            return (problem.call(*arrays)[chosen],)
+
+        _, pullback = vjp(one, *problem.inputs.arrays)
+        cotangent = problem.outputs.split(part)[i]
+        _check_gradient(
+            problem,
+            f"has a wrong {problem.rule} where {label} alone is used",
+            (
+                by_pullback(problem, pullback, [cotangent]),
+                "with the other outputs unused",
+            ),
+            (pull(part), "with zeros as their cotangents"),
+            options,
+            do="treat None among the gradients as zero, or leave out"
+            " ctx.set_materialize_grads(False)",
+        )
+
+
+def check_batched(
+    problem: Problem,
+    pullback: Callable[..., Any],
+    pairs: Sequence[tuple[Vector, Vector]],
+    options: CheckOptions,
+) -> None:
+    """Raise `Fault` unless a batch of cotangents gives the batch of gradients.
+
+    `pairs` has some cotangents, each with the gradient that it has alone.
+    """
+    rows = [[conjugated(w) for w in problem.outputs.split(v)] for v, _ in pairs]
+    stacked = tuple(map(_stacked, zip(*rows, strict=True)))
+    batch = vmap(lambda *given: pullback(given))(*stacked)
+    for i, (_, alone) in enumerate(pairs):
+        grads = [np.conjugate(to_host(_row(g, i))) for g in batch]
+        _check_gradient(
+            problem,
+            f"has {with_article(problem.rule)} that vmap gets wrong",
+            (problem.inputs.vector(grads), f"as row {i} of a batch"),
+            (alone, "alone"),
+            options,
+            do="correct the vmap rules of the operators in the backward formula",
+        )
+
+
+def _stacked(arrays: Sequence[Any]) -> Any:
+    # An operator takes ten times as long.
+    if all(map(is_plain, arrays)):
+        return np.array(arrays)
+    return call_numpy(np.stack, list(arrays))
+
+
+def _row(batch: Any, i: int) -> Any:
+    return batch[i] if type(batch) is np.ndarray else call_numpy(INDEXING, batch, i)
+
+
+def _check_forward(problem: Problem, push: Linear, options: CheckOptions) -> None:
+    moved = pushforward(problem)
+    if options.fast:
+        _check_along(problem, "jvp", partial(_pushed, moved), push, options)
+        return
+    expected = columns(problem.inputs, push, problem.outputs.size)
+    found = columns(problem.inputs, moved, problem.outputs.size)
+    compare(problem, "jvp", found, expected, options)
+
+
+# ---- the gradient as a function ----
+
+
+def second_problem(
+    first: Problem, cotangents: Sequence[Any], rule: str = "backward"
+) -> Problem:
+    """The gradient of a problem as a function of its inputs and cotangents."""
+    count = len(first.inputs.arrays)
+
+    def gradients(*arrays: Any) -> tuple[Any, ...]:
+        _, pullback = vjp(first.call, *arrays[:count])
+        found: tuple[Any, ...] = pullback(arrays[count:])
+        return found
+
+    names = [f"grad_outputs[{i}]" for i in range(len(cotangents))]
+    labels = (*first.inputs.labels, *names)
+    inputs = Space(labels, (*first.inputs.arrays, *cotangents))
+    outputs = [f"gradient by {label}" for label in first.inputs.labels]
+    return Problem(gradients, inputs, lambda: outputs, rule)
+
+
+def random_cotangents(problem: Problem, *, with_gaps: bool = False) -> list[Any]:
+    """Cotangents with no element near zero, the same in each run."""
+    vector = problem.outputs.random(np.random.default_rng(_SEED + 1))
+    found = problem.outputs.split(vector)
+    return [np.stack([g, g], -1)[..., 0] for g in found] if with_gaps else found

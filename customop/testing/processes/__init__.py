@@ -1,0 +1,1 @@
+"""Children that run what may crash, and their limits."""

@@ -1,0 +1,826 @@
+"""Children that run what may crash, forked or as new processes, and how they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import io
+import os
+import pickle
+import queue
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing import spawn
+from types import MappingProxyType, TracebackType
+from typing import IO, Any, Final, NamedTuple, NoReturn, Self, TypeAlias
+
+import numpy as np
+
+from customop.arrays.numpy_functions import loading_lock
+from customop.errors import is_ours
+from customop.testing.inputs.sample_values import laid_out
+
+# ---- how a child ended that did not finish its work ----
+
+
+class Crash(NamedTuple):
+    """How a child ended.
+
+    Attributes
+    ----------
+    how : str
+        ``"crashed (signal SIGSEGV)"``, ``"ended the process (exit status 3)"``.
+    lines : tuple of str
+        More about it: where it was in Python, and what it wrote.
+    hangs : bool
+        Whether it was ended because it took too long.
+    """
+
+    how: str
+    lines: tuple[str, ...] = ()
+    hangs: bool = False
+
+
+def crash_of(code: int, text: str, patience: float) -> Crash:
+    """The crash for an exit code, with what the child wrote as it ended."""
+    lines = (*_said(text), *_places(text))
+    if _LATE.search(text):
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
+    if code in _OF_WINDOWS:
+        return Crash(f"crashed ({_OF_WINDOWS[code]})", lines)
+    if code >= 0:
+        return Crash(f"ended the process (exit status {code})", lines)
+    name = _name(-code)
+    if name == "SIGALRM":
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
+    if name == "SIGKILL":
+        more = "the system kills processes when memory runs out"
+        return Crash(f"was killed (signal {name})", (*lines, more))
+    return Crash(f"crashed (signal {name})", lines)
+
+
+def ended_by(error: BaseException) -> Crash:
+    """The crash for an exception that is meant to end a program."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return Crash(f"tried to end the process ({text})")
+
+
+# Exit codes of Windows for crashes, and what faulthandler writes when time is over.
+_OF_WINDOWS: Final = {
+    0xC0000005: "access violation",
+    0xC0000374: "heap corruption",
+    0xC00000FD: "stack overflow",
+    0xC0000409: "abort",
+}
+_LATE: Final = re.compile(r"^Timeout \(", re.MULTILINE)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)
+
+
+# ---- what faulthandler and the C library write ----
+
+_FRAME: Final = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_STANDARD: Final = sysconfig.get_path("stdlib")
+_PACKAGES: Final = "site-packages"
+# The first line of faulthandler for a crash; the first for a process that takes too long
+# is that of its thread.
+_BEGIN: Final = re.compile(
+    r"^(Fatal Python error: |Current thread |Stack )", re.MULTILINE
+)
+_MOST_SAID = 3
+
+
+def _said(text: str) -> list[str]:
+    """Lines that C code wrote before it crashed, such as ``free(): invalid pointer``."""
+    begin = _BEGIN.search(text)
+    before = text[: begin.start()] if begin else text
+    lines = [line.strip() for line in before.splitlines() if line.strip()]
+    return [f"it wrote: {line}" for line in lines[-_MOST_SAID:]]
+
+
+def _places(text: str) -> Iterator[str]:
+    """The innermost line of Python that is not of the standard library."""
+    for file, line, name in _FRAME.findall(text):
+        if _PACKAGES in file or not file.startswith(_STANDARD):
+            yield f"at {file}:{line}, in {name}"
+            return
+
+
+# ---- values of a forked child as bytes for its parent ----
+
+
+class ChildError(Exception):
+    """An exception of a child that cannot be pickled, or where it was raised."""
+
+
+_WHERE = "in a child of this process\n"
+
+
+def dumps(
+    value: Any,
+    shared: Mapping[int, Any] = MappingProxyType({}),
+    *,
+    by_name: bool = False,
+) -> bytes:
+    """Pickle a value in a child, for `loads` in its parent.
+
+    Arrays keep their layout. Classes need no name, and the values in `shared`, which
+    the parent has too, no way to be pickled: their addresses are the same there, if it
+    was forked. Else all is pickled `by_name`.
+    """
+    if by_name or _names_only:
+        return _dumped(_ByName, value)
+    if not shared:  # most values need no addresses: half of the time
+        with suppress(Exception):  # whatever their __reduce__ raises
+            return _dumped(_ByName, value)
+    return _dumped(partial(_ByAddress, shared), value)
+
+
+def _dumped(pickler: Callable[[io.BytesIO], pickle.Pickler], value: Any) -> bytes:
+    out = io.BytesIO()
+    pickler(out).dump(value)
+    return out.getvalue()
+
+
+_names_only: list[bool] = []
+
+
+def use_names_only() -> None:
+    """Let this process, which was not forked, send no addresses."""
+    _names_only.append(True)
+
+
+def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any:
+    """The value that `dumps` has pickled."""
+    return _Unpickler(io.BytesIO(block), shared).load()
+
+
+def travels(value: Any, *, by_name: bool = False) -> bool:
+    """Whether a value can be pickled."""
+    try:
+        dumps(value, by_name=by_name)
+    except Exception:  # noqa: BLE001  # whatever __reduce__ raises
+        return False
+    return True
+
+
+# What `persistent_id` returns is pickled too, and asked for its own address.
+_IN_ADDRESSES = (int, str)
+
+
+class _ByName(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Keep the layout of arrays."""
+        if type(obj) is not np.ndarray or obj.dtype.hasobject:
+            return NotImplemented
+        if obj.flags.carray:
+            # As NumPy does it, in half of the time.
+            is_number = obj.dtype.kind in "biufc"
+            content = obj.shape, obj.dtype.str, obj.tobytes()
+            return (_numbers, content) if is_number else NotImplemented
+        once = tuple(slice(0, 1) if s == 0 else slice(None) for s in obj.strides)
+        values = np.array(obj[once] if obj.size else obj, order="C")
+        shift = obj.ctypes.data % obj.dtype.alignment
+        return _array, (values, obj.shape, obj.strides, shift, obj.flags.writeable)
+
+
+class _ByAddress(_ByName):
+    def __init__(self, shared: Mapping[int, Any], file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_id(self, obj: Any) -> tuple[int, str] | None:
+        """The address of what the parent has too; for classes also their name."""
+        if type(obj) in _IN_ADDRESSES:
+            return None
+        if id(obj) in self._shared:
+            return id(obj), ""
+        if isinstance(obj, type) and not _has_name(obj):
+            return id(obj), obj.__qualname__
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, pid: tuple[int, str]) -> Any:
+        """The value or class of the parent at that address."""
+        address, name = pid
+        return _class_at(address, name) if name else self._shared[address]
+
+
+def _class_at(address: int, name: str) -> type:
+    left: list[type] = [object]
+    for cls in left:
+        if id(cls) == address and cls.__qualname__ == name:
+            return cls
+        left += type.__subclasses__(cls)
+    raise pickle.UnpicklingError(f"no class {name}")
+
+
+def _has_name(cls: type) -> bool:
+    found: object = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is cls
+
+
+def _numbers(shape: tuple[int, ...], dtype: str, content: bytes) -> Any:
+    return np.ndarray(shape, dtype, content).copy()
+
+
+def _array(
+    values: np.ndarray[Any, Any],
+    shape: tuple[int, ...],
+    strides: Sequence[int],
+    shift: int,
+    is_writeable: bool,
+) -> np.ndarray[Any, Any]:
+    out = laid_out(np.broadcast_to(values, shape), strides, shift)
+    out.flags.writeable = is_writeable
+    return out
+
+
+# ---- exceptions ----
+
+
+def packed(error: BaseException) -> tuple[BaseException, str]:
+    """An exception that can be pickled, and the text of the traceback that gets lost."""
+    text = _traced(error)
+    if _is_same_there(error):
+        return error, text
+    return ChildError(f"{type(error).__name__}: {error}"), text
+
+
+def unpacked(error: BaseException, text: str) -> BaseException:
+    """The exception of a child, with its traceback as the cause."""
+    if text:
+        error.__cause__ = ChildError(_WHERE + text)
+    return error
+
+
+def child_traceback(error: BaseException) -> str:
+    """The text of the traceback of an exception that comes from a child, or nothing."""
+    is_remote = isinstance(error.__cause__, ChildError)
+    return str(error.__cause__).removeprefix(_WHERE) if is_remote else ""
+
+
+def _is_same_there(error: BaseException) -> bool:
+    """Whether an exception can be pickled and arrives as it was."""
+    try:
+        again = loads(dumps(error))
+    except Exception:  # noqa: BLE001  # whatever their __reduce__ and __init__ raise
+        return False
+    return type(again) is type(error) and str(again) == str(error)
+
+
+def _traced(error: BaseException) -> str:
+    """The text of a traceback from the first line of the user's code on."""
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame.f_globals):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace, chain=False)
+    return "".join(lines) if trace is not None else ""
+
+
+# ---- a forked child that runs what may crash ----
+
+
+# macOS has fork, but its own libraries do not survive it.
+CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
+
+Send: TypeAlias = Callable[[Any], None]
+
+# Held from the making of a pipe until its end in this process is closed: a child that
+# another thread forks in between would keep that end open.
+_forking = threading.Lock()
+
+
+class Ended(NamedTuple):
+    """The last message of a child about some work.
+
+    Attributes
+    ----------
+    error : BaseException or None
+        The exception that ended the work.
+    text : str
+        The text of its traceback.
+    """
+
+    error: BaseException | None = None
+    text: str = ""
+
+    def check(self) -> None:
+        """Raise the exception that ended the work, if there is one."""
+        if self.error is not None:
+            raise unpacked(self.error, self.text)
+
+
+class ChildGoneError(Exception):
+    """A child that waited for work has ended."""
+
+
+class Child:
+    """A forked child of this process, for a ``with`` block or until `close`.
+
+    The child has copies of everything. What it writes, prints, draws or breaks stays in
+    it. Leaving the block ends it and the processes that it has started.
+
+    When it has done its work it waits for more, for some seconds: see `ask`.
+
+    Parameters
+    ----------
+    work : callable
+        ``work(send)`` runs in the child; the parent receives what it sends.
+    patience : float
+        Seconds after which the system ends the child, unless it calls `start_clock` again.
+    shared : iterable
+        Values that this process keeps until then. The child can send them, even if they
+        cannot be pickled.
+
+    Attributes
+    ----------
+    crash : Crash or None
+        How the child ended, if not by finishing its work.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_errors",
+        "_jobs",
+        "_patience",
+        "_pid",
+        "_pipe",
+        "_shared",
+        "_work",
+        "crash",
+        "is_waiting",
+    )
+
+    def __init__(
+        self,
+        work: Callable[[Send], None],
+        patience: float,
+        shared: Iterable[Any] = (),
+    ) -> None:
+        self._work = work
+        self._shared = {id(value): value for value in shared}
+        self._patience = patience
+        self._buffer = bytearray()
+        self.crash: Crash | None = None
+        self.is_waiting: bool = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Fork, and begin with the work."""
+        limits = _limits()
+        limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
+        self._errors = _unnamed_file()
+        state = random.getstate()  # which Python seeds again in every child
+        with loading_lock, _forking:
+            self._pipe, end = os.pipe()
+            asked, self._jobs = socket.socketpair()
+            self._pid = os.fork()
+            if self._pid:
+                os.close(end)
+                asked.close()
+        if not self._pid:
+            random.setstate(state)
+            self._live(end, asked, limits)
+        with suppress(OSError):  # the child does the same; whoever comes first
+            os.setpgid(self._pid, self._pid)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child, and the processes that it has started."""
+        os.close(self._pipe)
+        self._jobs.close()
+        if self._pid:
+            with suppress(ProcessLookupError):  # somebody else has waited for it
+                os.killpg(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                self._reap()
+        os.close(self._errors)
+
+    # ---- in the child ----
+
+    def _live(self, pipe: int, jobs: socket.socket, limits: Any) -> None:
+        """Do the work and end the process, without any of the parent's cleaning up."""
+        status = 1
+        try:
+            gc.freeze()  # what is garbage in the parent is its own to collect
+            os.close(self._pipe)
+            self._jobs.close()
+            limits.apply(self._errors)
+            limits.start_clock(self._patience)
+            result = result_of(
+                self._work, lambda found: _write(pipe, self._message(found))
+            )
+            limits.start_clock(0.0)
+            _write(pipe, self._message(result))
+            self._shared = {}  # later work has copies of its own
+            while result == Ended() and (work := _next_work(jobs)) is not None:
+                # In one piece, as the parent has use for it only when all is done.
+                found = bytearray()
+                result = result_of(work, lambda v: found.extend(self._message(v)))  # noqa: B023  # called at once
+                limits.start_clock(0.0)
+                _write(pipe, found + self._message(result))
+            status = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())  # for `crash`
+            raise
+        finally:
+            os._exit(status)
+
+    def _message(self, value: Any) -> bytes:
+        block = dumps(value, self._shared)
+        return len(block).to_bytes(_PREFIX, "little") + block
+
+    # ---- in the parent ----
+
+    def ask(self, work: Callable[..., None], *args: Any) -> None:
+        """Give more work to the child, which is waiting; `messages` are its results.
+
+        Parameters
+        ----------
+        work : callable
+            A function of a module: ``work(send, *args)`` runs in the child.
+        *args : object
+            What `work` gets, as copies. It has to start its clock.
+
+        Raises
+        ------
+        ChildGoneError
+            If the child has ended since.
+        """
+        self.is_waiting = False
+        block = dumps((work, args))
+        try:
+            # A pipe would end this process where SIGPIPE has its default meaning.
+            self._jobs.sendall(
+                len(block).to_bytes(_PREFIX, "little") + block, socket.MSG_NOSIGNAL
+            )
+        except OSError:
+            raise ChildGoneError from None
+
+    def messages(self) -> Iterator[Any]:
+        """Yield what the child sends until it ends; `crash` then says how, if it crashed."""
+        while True:
+            message = self._next()
+            if message is None:
+                code = self._reap()
+                self.crash = crash_of(code, _text_in(self._errors), self._patience)
+                return
+            match message:
+                case Ended():
+                    message.check()
+                    self.is_waiting = True
+                    return
+                case Crash():
+                    self.crash = message
+                    return
+            yield message
+
+    def _next(self) -> Any:
+        """The next message, or None if the child has ended."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        is_over = False
+        while True:
+            found = self._taken()
+            if found is not None:
+                return found
+            if poll.poll(0 if is_over else _MILLISECONDS):
+                block = os.read(self._pipe, _BLOCK)
+                self._buffer += block
+                if not block:
+                    return None
+            elif is_over:
+                return None
+            else:  # a process that the child has started may hold the pipe open
+                is_over = self._has_ended()
+
+    def _taken(self) -> Any:
+        """The message at the front of the buffer, or None if it is not there yet."""
+        end = _PREFIX + int.from_bytes(self._buffer[:_PREFIX], "little")
+        if len(self._buffer) < max(end, _PREFIX + 1):
+            return None
+        block = bytes(self._buffer[_PREFIX:end])
+        del self._buffer[:end]
+        return loads(block, self._shared)
+
+    def _has_ended(self) -> bool:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._pid, options) is not None
+
+    def _reap(self) -> int:
+        """Wait for the child, and end what it has started; its exit code."""
+        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        # As long as nobody has asked for its status, its number is not given again.
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def _write(pipe: int, message: bytes | bytearray) -> None:
+    left = memoryview(message)
+    while left:
+        left = left[os.write(pipe, left) :]
+
+
+def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:
+    """Do work in a child; how it ended."""
+    try:
+        work(send)
+    except Exception as error:  # noqa: BLE001  # the parent raises it
+        return Ended(*packed(error))
+    except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
+        return ended_by(error)
+    return Ended()
+
+
+# Seconds that a child waits for more work.
+_IDLE = 2.0
+
+
+def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
+    """The next work of this process, a child; None if there is none for a while."""
+    found = bytearray()
+    poll = select.poll()
+    poll.register(jobs, select.POLLIN)
+    while True:
+        end = _PREFIX + int.from_bytes(found[:_PREFIX], "little")
+        if len(found) >= max(end, _PREFIX + 1):
+            work, args = loads(bytes(found[_PREFIX:end]))
+            return lambda send: work(send, *args)
+        if not poll.poll(1000 * _IDLE):
+            return None
+        block = jobs.recv(_BLOCK)
+        if not block:
+            return None
+        found += block
+
+
+def start_clock(seconds: float) -> None:
+    """Give this process, a child, so much time until the next call; 0 for all of it."""
+    if hasattr(signal, "setitimer"):
+        _limits().start_clock(seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def apply_limits(errors: int) -> None:
+    """Set up this process, a child: what it may do, and that it prints nothing."""
+    if os.name == "posix":
+        _limits().apply(errors)
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nowhere, number)
+    faulthandler.enable(2, all_threads=False)
+
+
+def _limits() -> Any:
+    # Windows lacks modules that it needs.
+    from customop.testing.processes import limits  # noqa: PLC0415  # not on Windows
+
+    return limits
+
+
+_PREFIX = 8
+# As much as a pipe holds; memory for more would come from the system for each message.
+_BLOCK = 1 << 16
+# How often to look whether a silent child is still there.
+_MILLISECONDS = 100
+_MOST_TEXT = 1 << 16
+
+
+def _unnamed_file() -> int:
+    """A file that is gone when it is closed."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("opcheck")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _text_in(file: int) -> str:
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, _MOST_TEXT).decode(errors="replace")
+
+
+# ---- a child without a fork: a new process that imports what it needs ----
+
+
+_SPAWNED_PREFIX: Final = 8
+# How often to look whether a silent child is still there.
+_SECONDS: Final = 0.5
+_SPAWNED_MOST_TEXT: Final = 1 << 16
+# What `multiprocessing` says of the main script.
+_MAIN: Final = ("init_main_from_name", "init_main_from_path")
+_RUN: Final = """
+import sys
+sys.path[:] = {path!r}
+from customop.testing.processes.child import main
+main()
+"""
+
+
+class SpawnedChild:
+    """A new process that waits for work, for a ``with`` block or until `close`.
+
+    What it gets and sends is pickled by name. It shares nothing else with this process.
+
+    Parameters
+    ----------
+    with_main : bool
+        Whether it imports the main script, as children of `multiprocessing` do.
+    patience : float
+        Seconds after which the system ends it, for messages.
+
+    Attributes
+    ----------
+    crash : Crash or None
+        How the child ended, if not by finishing its work.
+    is_waiting : bool
+        Whether it waits for work.
+    with_main : bool
+    """
+
+    def __init__(self, *, with_main: bool, patience: float) -> None:
+        self.crash: Crash | None = None
+        self.is_waiting: bool = True
+        self.with_main: bool = with_main
+        self._patience = patience
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  # our own
+            [sys.executable, "-c", _RUN.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self._found: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+        data = spawn.get_preparation_data("opcheck")
+        left_out = ("authkey",) if with_main else ("authkey", *_MAIN)
+        data = {key: value for key, value in data.items() if key not in left_out}
+        self._write(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child, and the processes that it has started."""
+        with contextlib.suppress(OSError, AttributeError):  # Windows has no groups
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
+
+    def ask(self, work: Callable[..., None], *args: Any) -> None:
+        """Give work to the child; see `Child.ask`."""
+        self.is_waiting = False
+        self._write((work, args))
+
+    def _write(self, value: Any) -> None:
+        block = dumps(value, by_name=True)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(
+                len(block).to_bytes(_SPAWNED_PREFIX, "little") + block
+            )
+            self._process.stdin.flush()
+        except OSError:
+            raise ChildGoneError from None
+
+    def _read(self) -> None:
+        """Queue what comes, in a thread: not every system can wait for pipes."""
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):  # it was closed
+            while block := _block_from(self._process.stdout):
+                self._found.put(block)
+        self._found.put(b"")
+
+    def messages(self) -> Iterator[Any]:
+        """Yield what the child sends until its work is done; see `Child.messages`."""
+        while block := self._next():
+            message = loads(block)
+            if isinstance(message, Ended):
+                self.is_waiting = True
+                message.check()
+                return
+            if isinstance(message, Crash):
+                self.crash = message
+                return
+            yield message
+        code = self._process.wait()
+        self.crash = crash_of(code, self._text(), self._patience)
+
+    def last_words(self) -> str:
+        """The last line that the child has written."""
+        lines = self._text().strip().splitlines()
+        return lines[-1] if lines else "without a word"
+
+    def _text(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read(_SPAWNED_MOST_TEXT).decode(errors="replace")
+
+    def _next(self) -> bytes:
+        while True:
+            try:
+                return self._found.get(timeout=_SECONDS)
+            except queue.Empty:
+                if self._process.poll() is not None and self._found.empty():
+                    return b""
+
+
+def _block_from(file: IO[bytes]) -> bytes:
+    """The next block of a stream; nothing at its end."""
+    size = int.from_bytes(file.read(_SPAWNED_PREFIX), "little")
+    return file.read(size) if size else b""
+
+
+# ---- in the child ----
+
+_spawned: list[bool] = []
+
+
+def is_spawned() -> bool:
+    """Whether this process is such a child."""
+    return bool(_spawned)
+
+
+def main() -> NoReturn:
+    """Do the work that comes in, until there is no more."""
+    _spawned.append(True)
+    use_names_only()
+    jobs, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+
+    def send(value: Any) -> None:
+        block = dumps(value)
+        out.write(len(block).to_bytes(_SPAWNED_PREFIX, "little") + block)
+        out.flush()
+
+    apply_limits(2)
+    data = loads(_block_from(jobs))
+    begun = result_of(lambda send: spawn.prepare(data), send)
+    while block := _block_from(jobs):
+        if begun != Ended():  # the main script cannot be imported
+            send(begun)
+            continue
+        work, args = loads(block)
+        done = result_of(partial(_run, work, args), send)
+        start_clock(0.0)
+        send(done)
+    os._exit(0)
+
+
+def _run(work: Callable[..., None], args: Sequence[Any], send: Send) -> None:
+    work(send, *args)

@@ -1,0 +1,497 @@
+"""make_fx: run a function once, and keep the operators that it calls as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from functools import wraps
+from operator import is_not
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+
+from customop.arrays.array import strides_of
+from customop.arrays.fake_sizes import symbolic_like, with_sizes
+from customop.arrays.kinds import check_own_rules, is_array, is_traced
+from customop.arrays.nested import Structure, flatten, unflatten
+from customop.core.tracer import Pinned, empty_views, frozen, pin
+from customop.errors import (
+    ArgumentError,
+    GraphError,
+    caller_place,
+    check_function,
+    did_you_mean,
+    shown,
+)
+from customop.graph.graph import Graph
+from customop.graph.guards import GENERATOR, copy_new_constants
+from customop.graph.module import GraphModule
+from customop.graph.node import Node
+from customop.progress import node_channel
+from customop.transforms.generators import is_generator, plain_generator
+from customop.transforms.random_draws import with_generators
+from customop.transforms.trace.graph_tracer import (
+    ErrorSettings,
+    GraphTracer,
+    Operators,
+    Table,
+    as_chosen,
+    as_table,
+    assign,
+    check_undrawn,
+    lay_out,
+    traced_generator,
+    watch_of,
+)
+from customop.transforms.trace.recorder import Trace, copied, fake_of
+
+# ---- how the user reaches each array among the arguments of a function ----
+
+
+class Path(NamedTuple):
+    """The path of a leaf of the arguments.
+
+    Attributes
+    ----------
+    parameter : str
+    steps : tuple
+        Keys, positions and names of attributes inside of the argument.
+    text : str
+        As the user would write it, such as ``params['w']``.
+    """
+
+    parameter: str
+    steps: tuple[Any, ...]
+    text: str
+
+
+def paths_of(fn: Callable[..., Any], spec: Structure) -> list[Path]:
+    """The paths of the leaves of positional and keyword arguments."""
+    parameters = _parameters(fn)
+    return [
+        _path(parameters, accessor[1:], is_named=bool(accessor[0].entry))
+        for accessor in spec.accessors()
+    ]
+
+
+def argument_path(fn: Callable[..., Any], structure: Structure, number: int) -> Path:
+    """The path of a leaf of a tuple of positional arguments."""
+    accessor = structure.accessors()[number]
+    return _path(_parameters(fn), accessor, is_named=False)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):  # of a ufunc, say
+        return []
+
+
+def _path(
+    parameters: Sequence[inspect.Parameter], accessor: Any, *, is_named: bool
+) -> Path:
+    key = accessor[0].entry
+    steps = tuple([entry.entry for entry in accessor[1:]])
+    if is_named:
+        name = root = str(key)
+    elif key < len(parameters) and parameters[key].kind in _ONE:
+        name = root = parameters[key].name
+    else:
+        last = [p for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]
+        before = parameters.index(last[0]) if last else 0
+        name = last[0].name if last else "args"
+        root = f"{name}[{key - before}]"
+        steps = (key - before, *steps)
+    return Path(name, steps, str(accessor[1:].codify(root)))
+
+
+_ONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+# ---- names of sizes ----
+
+
+def names_for(
+    title: str, sizes: Mapping[str, Any], paths: Sequence[Path], leaves: Sequence[Any]
+) -> list[Sequence[Any] | None]:
+    """For each leaf the names of its axes, or None where none are given.
+
+    `title` is the function of this package that was given `sizes`.
+    """
+    if not sizes:
+        return [None] * len(paths)
+    known = [*dict.fromkeys(path.parameter for path in paths)]
+    for name in sizes:
+        if name not in known:
+            raise ArgumentError(
+                f"{title}: sizes has '{name}', which is not an argument"
+                f"{did_you_mean(str(name), known)}",
+                do=f"use names of arguments: {', '.join(known)}",
+            )
+    pairs = zip(paths, leaves, strict=True)
+    return [
+        _names(title, sizes[path.parameter], path, leaf)
+        if path.parameter in sizes
+        else None
+        for path, leaf in pairs
+    ]
+
+
+def _names(title: str, given: Any, path: Path, leaf: Any) -> Sequence[Any] | None:
+    for step in path.steps:
+        if given is None:
+            return None
+        given = _step(title, given, step, path)
+    if given is None or not is_array(leaf):
+        return None
+    if not isinstance(given, tuple | list):
+        raise ArgumentError(
+            f"{title}: sizes has {shown(given)} for {path.text}, which is not a tuple",
+            do=f"name each axis, or None: {('name',) * len(leaf.shape)}",
+        )
+    return given
+
+
+def _step(title: str, given: Any, step: Any, path: Path) -> Any:
+    """The entry given for one part of an argument; None for nothing."""
+    if isinstance(given, Mapping):
+        return given.get(step)
+    if isinstance(step, int) and isinstance(given, tuple | list) and step < len(given):
+        return given[step]
+    if isinstance(step, str) and hasattr(given, step):
+        return getattr(given, step)
+    raise ArgumentError(
+        f"{title}: sizes has {shown(given)} on the way to {path.text}",
+        do="nest dicts and tuples of names as the argument is nested",
+    )
+
+
+# ---- make_fx ----
+# Run a function once, and keep the operators that it calls as a graph.
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TracingMode = Literal["real", "fake", "symbolic"]
+_MODES = ("real", "fake", "symbolic")
+
+
+def make_fx(
+    fn: Callable[P, R],
+    tracing_mode: TracingMode | None = None,
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    keep: Operators = (),
+    decompose: Table = (),
+) -> Callable[P, GraphModule]:
+    """Make a function that captures `fn` as a graph.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees.
+    tracing_mode : str, optional
+        ``"real"``, the default, computes values while it traces; ``"fake"``, the default
+        with `sizes`, only shapes and dtypes; ``"symbolic"`` keeps the sizes of all arrays
+        symbolic, so that the graph is for all sizes that its guards allow.
+    sizes : mapping, optional
+        Names for sizes, by parameter: ``{"x": ("batch", 3)}``. In place of the tuple for
+        an array a pytree has a dict or list that is nested as it is. A size with a name
+        stays symbolic, whatever it is. None, or the length itself, for an axis whose
+        length is fixed. With ``tracing_mode="symbolic"`` the sizes of other arrays are
+        symbolic, too; else they are fixed.
+    keep : iterable of Operator or str, or callable
+        Operators whose bodies are made of operators, and which stay nodes nevertheless;
+        or a function that says so of an operator. The others are opened: their bodies
+        are traced.
+    decompose : mapping, or iterable of Operator or str
+        Operators that are opened, each with a function of its parameters that runs in
+        its place; for a list of operators these are their own bodies.
+
+    Returns
+    -------
+    callable
+        Takes what `fn` takes, and returns a `GraphModule`. Arrays are the inputs of the
+        graph; other arguments are constants, and it checks that they are the same when
+        it is called.
+
+    Raises
+    ------
+    ArgumentError
+        If `fn` is not a function, the mode is unknown, `sizes` do not fit, or `keep` or
+        `decompose` has something other than operators.
+    DataDependentError
+        From the function: if `fn` asks for the value of an array, or branches on a size
+        that depends on data.
+    SizeError
+        From the function: if `fn` branches on a size that has a name.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> graph = co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2))
+    >>> graph(np.array([0.0, np.pi / 2]))
+    array([1., 2.])
+    >>> mean = co.make_fx(lambda x: x.sum() / len(x.shape), sizes={"x": ("n",)})
+    >>> mean(np.zeros(3))(np.ones(5))
+    np.float64(5.0)
+    """
+    check_function("make_fx", fn)
+    mode = _checked_mode(tracing_mode, sizes)
+    kept = as_chosen(keep, "make_fx: keep")
+    opened = as_table(decompose, "make_fx: decompose")
+
+    @wraps(fn)
+    def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
+        capture = _Capture(fn, mode, sizes or {}, caller_place())
+        capture.trace.kept, capture.trace.opened = kept, opened
+        module = capture.run(args, kwargs)
+        del capture  # it has references to the constants
+        copy_new_constants(module.graph)
+        return module
+
+    return trace
+
+
+def _checked_mode(mode: TracingMode | None, sizes: Any) -> TracingMode:
+    """The tracing mode; raise for one that is unknown or does not fit `sizes`."""
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ArgumentError(
+            f"make_fx: sizes={shown(sizes)} is not a dict",
+            do='write names by parameter: sizes={"x": ("batch", None)}',
+        )
+    if mode is None:
+        return "fake" if sizes else "real"
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"make_fx: unknown tracing_mode={shown(mode)}",
+            do="use 'real', 'fake' or 'symbolic'",
+        )
+    if sizes and mode == "real":
+        raise ArgumentError(
+            "make_fx: sizes have names only where no values are computed",
+            do="leave tracing_mode='real' out, or use 'symbolic'",
+        )
+    return mode
+
+
+def graph_of(
+    fn: Callable[..., Any],
+    tracing_mode: TracingMode,
+    arrays: Sequence[Any],
+    names: Sequence[str],
+) -> GraphModule:
+    """The graph of a function of arrays, as `make_fx` makes it, for this package.
+
+    It is given their names, and does not look for generators that the function draws from
+    unseen: together half of the time for a single operator.
+    """
+    capture = _Capture(fn, tracing_mode, {}, "")
+    no_names = [None] * len(arrays)
+    spec = capture.take(arrays, names, no_names, lambda given: fn(*given))
+    return GraphModule(capture.trace.graph, None, spec)
+
+
+def capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    axes: Mapping[int, Collection[int]] | None = None,
+    same: Mapping[int, int] | None = None,
+    numbers: Collection[int] = (),
+    reads: dict[int, str] | None = None,
+) -> tuple[GraphModule, bool, set[Node]]:
+    """Capture a function by shapes and dtypes, for `compile`.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    sizes : mapping, optional
+        As for `make_fx`.
+    axes : mapping, optional
+        Number of a leaf of the arguments -> its axes whose sizes are symbolic, as they
+        are in the mode ``"symbolic"``.
+    same : mapping, optional
+        Number of a leaf -> number of the earlier leaf that is the same array.
+    numbers : collection of int, optional
+        Numbers of leaves that are ints and floats, and may be others when the graph runs.
+    reads : dict, optional
+        Gets those of them whose values the function has asked for, each with the line.
+
+    Returns
+    -------
+    GraphModule
+    bool
+        Whether the function writes in place. Then strides have decided what is a view.
+    set of Node
+        The calls that transforms inside of the function made.
+
+    Raises
+    ------
+    GraphError
+        If the function leaves NumPy's settings for errors changed.
+    """
+    node_channel.stage("capturing")
+    run = _Capture(fn, "fake", sizes or {}, caller_place())
+    run.trace.title = "compile"
+    run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
+    if reads is not None:
+        run.trace.sizes.reads = reads
+    run.keeps_containers = True
+    with ErrorSettings() as settings:
+        run.trace.settings = settings
+        module = run.run(args, kwargs)
+        settings.check_same(module.name)
+    return module, run.trace.has_writes, run.trace.derived
+
+
+class _WatchedGraph(Graph):
+    """A graph that counts its nodes while they are made, for whoever watches."""
+
+    def enter(self, node: Node) -> None:
+        """Put a new node at the place for new ones."""
+        super().enter(node)
+        node_channel.advance()
+
+
+class _Capture:
+    """One run of a function for a graph."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        tracing_mode: str,
+        sizes: Mapping[str, Any],
+        place: str,
+    ) -> None:
+        self.fn = fn
+        self.is_symbolic: bool = tracing_mode == "symbolic"
+        self.names: Mapping[str, Any] = sizes
+        graph = _WatchedGraph() if node_channel.is_watched else None
+        self.trace: Trace = Trace(tracing_mode, graph)
+        self.trace.fn = fn
+        self.place: str = place
+        self.keeps_containers: bool = False
+        self.axes: Mapping[int, Collection[int]] = {}
+        self.same: Mapping[int, int] = {}
+        self.numbers: Collection[int] = ()
+        # The tracers of inputs, with the nodes that they began as.
+        self.inputs: list[tuple[GraphTracer, Any]] = []
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
+        """Trace the function."""
+        leaves, in_spec = flatten((args, kwargs))
+        paths = paths_of(self.fn, in_spec)
+        names = names_for(self.trace.title, self.names, paths, leaves)
+        watch = watch_of(self.fn, leaves)
+
+        def call(given: list[Any]) -> Any:
+            positional, named = unflatten(in_spec, given)
+            out = with_generators(self.fn, self.trace.generator_of)(
+                *positional, **named
+            )
+            if self.keeps_containers:
+                self._check_containers(given, flatten((positional, named)), in_spec)
+            return out
+
+        out_spec = self.take(leaves, [path.text for path in paths], names, call)
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        check_undrawn(watch, f"{self.trace.title} of {name}")
+        graph = self.trace.graph
+        return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
+
+    def _check_containers(
+        self, given: list[Any], found: tuple[list[Any], Structure], in_spec: Structure
+    ) -> None:
+        """Raise if the function has put something else into a list or dict that it was given."""
+        leaves, structure = found
+        if structure != in_spec or any(map(is_not, leaves, given)):
+            raise GraphError(
+                f"{getattr(self.fn, '__name__', 'the function')} changes a container that"
+                " is an argument, which its graph would not do",
+                do="return the new container",
+            )
+
+    def take(
+        self,
+        leaves: Sequence[Any],
+        sources: Sequence[str],
+        names: Sequence[Sequence[Any] | None],
+        call: Callable[[list[Any]], Any],
+    ) -> Structure:
+        """Make the nodes of a call with these leaves; the structure of its result."""
+        trace = self.trace
+        trace.inputs = [leaf for i, leaf in enumerate(leaves) if i not in self.same]
+        with trace:
+            triples = zip(leaves, sources, names, strict=True)
+            given: list[Any] = []
+            for number, (leaf, source, axes) in enumerate(triples):
+                made = self._input(number, leaf, source, axes)
+                given.append(given[self.same[number]] if number in self.same else made)
+            found, out_spec = flatten(call(given))
+            self._write_inputs()
+            trace.graph.output([self._output(leaf) for leaf in found])
+        return out_spec
+
+    def _input(
+        self, number: int, leaf: Any, source: str, axes: Sequence[Any] | None
+    ) -> Any:
+        trace = self.trace
+        if is_generator(leaf):
+            node = trace.graph.placeholder(source, GENERATOR)
+            node.meta.update(place=self.place, source=source)
+            return traced_generator(trace, node, deepcopy(plain_generator(leaf)))
+        if number in self.numbers:
+            leaf = trace.sizes.input_number(leaf, source, number)
+        is_input = is_array(leaf)
+        check_own_rules(leaf, f"the graph's argument {source}", GraphError)
+        fake = fake_of(leaf) if is_input else leaf
+        if is_input and axes is not None:
+            fake = with_sizes(fake, axes, source, trace.sizes)
+        elif is_input and (self.is_symbolic or number in self.axes):
+            fake = symbolic_like(fake, source, trace.sizes, self.axes.get(number))
+        node = trace.graph.placeholder(source, fake)
+        node.note(fake, self.place)
+        node.meta["source"] = source
+        if not is_input:
+            return leaf
+        below = copied(leaf) if trace.is_real else fake
+        tracer = GraphTracer(trace, below, node)
+        tracer.box_origin = leaf
+        if not leaf.shape and _is_box(leaf):
+            pin(tracer)
+        if strides_of(below) != strides_of(fake):  # the copy has no gaps
+            tracer.box_place = Pinned(strides_of(fake), ((trace, node),))
+        self.inputs.append((tracer, node))
+        return tracer
+
+    def _output(self, leaf: Any) -> Any:
+        """The entry of the output for a leaf of the result."""
+        return self.trace.node_and_value(leaf)[0]
+
+    def _write_inputs(self) -> None:
+        """Write to the inputs what the function has written to them.
+
+        Afterwards an input has its own node again, and its views are taken again: those
+        that are returned are views of the input, as in the function.
+        """
+        graph = self.trace.graph
+        for tracer, node in self.inputs:
+            if tracer.node is not node:
+                new = tracer.node
+                if new.target is lay_out:  # the input lies as it does
+                    new = new.args[0]
+                graph.call(assign, (node, new)).note(None, self.place)
+                tracer.node = node
+                empty_views(tracer)
+
+
+def _is_box(leaf: Any) -> bool:
+    """Whether an input without axes is an array, not a scalar."""
+    if is_traced(leaf):
+        return not frozen(leaf).box_is_scalar
+    return hasattr(leaf, "__setitem__")
