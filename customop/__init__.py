@@ -201,7 +201,8 @@ _LATER: dict[str, str] = {
     "customop.control.flow": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.fake_context": "get_ctx",
-    "customop.core.rule_makers": "axis_rule partials prepared BatchInfo Context",
+    "customop.core.rule_makers": "axis_rule partials prepared",
+    "customop.core.rule_types": "BatchInfo Context",
     "customop.graph.graph": "Graph",
     "customop.graph.load": "load_graph",
     "customop.graph.module": "GraphModule",
@@ -215,7 +216,7 @@ _LATER: dict[str, str] = {
     "customop.library.register": "register_array_dispatch register_autocast register_fake register_kernel"
     " register register_autograd register_jvp register_sample_inputs register_vmap",
     "customop.profiling.profile": "profile",
-    "customop.schema.dataclass_trees": "register_dataclass",
+    "customop.schema.config_classes": "register_dataclass",
     "customop.schema.dtype_hints": "DType",
     "customop.shapes.size_context": "check",
     "customop.shapes.sizes": "sizes",
@@ -254,13 +255,8 @@ if TYPE_CHECKING:
     )
     from customop.core.explain import Candidate, Explanation
     from customop.core.fake_context import get_ctx
-    from customop.core.rule_makers import (
-        BatchInfo,
-        Context,
-        axis_rule,
-        partials,
-        prepared,
-    )
+    from customop.core.rule_makers import axis_rule, partials, prepared
+    from customop.core.rule_types import BatchInfo, Context
     from customop.graph.graph import Graph
     from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
@@ -287,7 +283,7 @@ if TYPE_CHECKING:
         register_vmap,
     )
     from customop.profiling.profile import profile
-    from customop.schema.dataclass_trees import register_dataclass
+    from customop.schema.config_classes import register_dataclass
     from customop.schema.dtype_hints import DType
     from customop.shapes import sizes
     from customop.shapes.size_context import check
@@ -359,9 +355,11 @@ add_modules(
 # Graphs that are loaded may call these.
 add_modules(
     "customop",
-    "customop.transforms.trace",
+    "customop.transforms",
     {
-        "graph_tracer": "",
+        "autograd.variables": "",
+        "random_draws": "",
+        "trace.graph_tracer": "",
     },
 )
 add_modules(

@@ -100,7 +100,7 @@ class Config:
 
     @property
     def checks(self) -> str:
-        """When the contract of a kernel is checked."""
+        """The time when the contract of a kernel is checked."""
         return self._checks
 
     @checks.setter
@@ -111,7 +111,7 @@ class Config:
 
     @property
     def aliasing(self) -> str:
-        """Whether undeclared shared memory raises, warns, or is copied."""
+        """Return whether undeclared shared memory raises, warns, or is copied."""
         return self._aliasing
 
     @aliasing.setter
@@ -153,7 +153,7 @@ class Config:
 
     @property
     def on_failure(self) -> str:
-        """Whether a fault that a sampled check finds raises or warns."""
+        """Return whether a fault that a sampled check finds raises or warns."""
         return self._on_failure
 
     @on_failure.setter
@@ -163,7 +163,7 @@ class Config:
 
     @property
     def check_nans(self) -> bool:
-        """Whether results with nan raise."""
+        """Return whether results with nan raise."""
         return self._check_nans
 
     @check_nans.setter
@@ -177,7 +177,7 @@ class Config:
 
     @property
     def compile_threads(self) -> int | None:
-        """How many threads run large elementwise calls of a compiled function."""
+        """The number of threads for large elementwise calls of a compiled function."""
         return self._compile_threads
 
     @compile_threads.setter
@@ -191,7 +191,7 @@ class Config:
 
     @property
     def random(self) -> Callable[[], float]:
-        """Function that returns a random number from 0 to 1; safe in any thread."""
+        """The function that returns a random number from 0 to 1; safe in any thread."""
         if self._random is None:
             # A separate generator, so that a program draws the same numbers with checks
             # and without. Its module takes 1 ms to import, and few programs need it.

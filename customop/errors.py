@@ -72,7 +72,7 @@ class CustomOpError(Exception):
         return (_rebuild, (type(self), self.what, self.where, self.__dict__))
 
 
-# Of the lines of a message. Only one that quotes a name of a user can be longer.
+# The longest line of a message. Only one that quotes a name of a user can be longer.
 _LONGEST = 1500
 
 
@@ -180,7 +180,7 @@ def _rebuild(
 
 
 def place(fn: Callable[..., Any]) -> str:
-    """File and line where `fn` is defined, or its type if Python does not know them."""
+    """Return file and line where `fn` is defined, or its type if Python has none."""
     code = getattr(innermost(fn), "__code__", None)
     if code is None:
         return f"{type(fn).__name__} {getattr(fn, '__name__', None) or shown(fn)}"
@@ -188,7 +188,7 @@ def place(fn: Callable[..., Any]) -> str:
 
 
 def innermost(fn: Any) -> Any:
-    """The function inside decorators, partials, methods and callable objects."""
+    """Return the function inside decorators, partials, methods and callable objects."""
     if _is_bare(fn):  # most functions: 5 us less
         return fn
     while True:
@@ -206,7 +206,7 @@ def innermost(fn: Any) -> Any:
 
 
 def _is_bare(fn: Any) -> bool:
-    """Whether a function has nothing wrapped around it."""
+    """Return whether a function has nothing wrapped around it."""
     return type(fn) is FunctionType and not fn.__dict__
 
 
@@ -214,7 +214,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def user_frame() -> FrameType:
-    """The innermost running frame outside of this package."""
+    """Return the innermost running frame outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_globals):
         frame = frame.f_back
@@ -222,7 +222,7 @@ def user_frame() -> FrameType:
 
 
 def caller_place() -> str:
-    """File and line of the innermost running frame outside of this package and NumPy."""
+    """Return file and line of the innermost frame outside of this package and NumPy."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_inner(frame.f_globals):
         frame = frame.f_back
@@ -230,12 +230,12 @@ def caller_place() -> str:
 
 
 def _is_inner(names: dict[str, Any]) -> bool:
-    """Whether a frame is of this package, or of NumPy, whose code may call it."""
+    """Return whether a frame is of this package, or of NumPy that calls it."""
     return is_ours(names) or str(names.get("__name__")).partition(".")[0] == "numpy"
 
 
 def place_of_call(*values: object) -> str:
-    """File and line that called a function of this package with these variables.
+    """Return file and line that called a function of this package with these variables.
 
     Empty if no running function of this thread has all of them.
     """
@@ -251,7 +251,7 @@ def place_of_call(*values: object) -> str:
 
 
 def is_ours(names: dict[str, Any]) -> bool:
-    """Whether the globals of a frame are those of a module of this package."""
+    """Return whether the globals of a frame are those of a module of this package."""
     module = str(names.get("__name__", _PACKAGE))  # generated code has no name
     return module == _PACKAGE or module.startswith(_PACKAGE + ".")
 
@@ -272,7 +272,7 @@ def shorten(error: BaseException) -> None:
 
 
 def _runs_kernels(trace: TracebackType) -> bool:
-    """Whether an error that ends in a frame of this package is one of a kernel in C."""
+    """Return whether an error that ends in this package is one of a kernel in C."""
     code = trace.tb_frame.f_code
     return code in _runners or code.co_filename.startswith(GENERATED)
 
@@ -284,7 +284,7 @@ def runs_kernels(fn: FnT) -> FnT:
 
 
 _runners: set[CodeType] = set()
-# How the file names of generated functions begin.
+# The file names of generated functions begin so.
 GENERATED = "<customop "
 
 
@@ -313,7 +313,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The text ` (did you mean 'near'?)`, or nothing if no known name is near."""
+    """Write `` (did you mean 'near'?)``, or nothing if no known name is near."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
     # A longer word for the same: grad for gradient.
@@ -323,7 +323,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def caret(text: str, fragment: str, start: int = 0) -> str:
-    """`text` with carets under the first whole word `fragment` from `start` on."""
+    """Put carets under the first whole word `fragment` of a text from `start` on."""
     found = re.compile(rf"(?<!\w){re.escape(fragment)}(?!\w)").search(text, start)
     if found is None or not fragment:
         return text
@@ -331,7 +331,7 @@ def caret(text: str, fragment: str, start: int = 0) -> str:
 
 
 def shown(value: object, most: int = 200) -> str:
-    """The repr of a value from a user: not too long, and whatever its class does."""
+    """Write the repr of a user's value: not too long, and whatever its class does."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # code of a user; ValueError for long ints
@@ -340,19 +340,19 @@ def shown(value: object, most: int = 200) -> str:
 
 
 def shortened(text: str, most: int = 200) -> str:
-    """A text with dots in its middle where it is too long."""
+    """Put dots into the middle of a text that is too long."""
     if len(text) <= most:
         return text
     return f"{text[: most - 40]}...{text[-37:]}"
 
 
 def printable(text: str) -> str:
-    """A text with escapes for lone surrogates, which cannot be encoded."""
+    """Escape lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def items_of(value: object) -> list[Any] | None:
-    """The items of an iterable other than a string; None for anything else.
+    """Return the items of an iterable other than a string; None for anything else.
 
     Arrays without axes are iterable by their class alone.
     """
@@ -366,12 +366,12 @@ def items_of(value: object) -> list[Any] | None:
 
 
 def quoted(names: Iterable[object]) -> str:
-    """Names in quotes, with commas between."""
+    """Write names in quotes, with commas between."""
     return ", ".join(f"'{name}'" for name in names)
 
 
 def with_article(noun: str) -> str:
-    """A noun with ``a`` or ``an``: ``"an autograd rule"``, ``"a 'user' rule"``."""
+    """Put ``a`` or ``an`` before a noun: ``"an autograd rule"``."""
     word = noun.lstrip("'\"<").lower()
     has_vowel = word.startswith(("ndarray", *"aeiou"))
     says_you = word.startswith(("ufunc", "uint", "uni", "use"))
@@ -379,5 +379,5 @@ def with_article(noun: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun: ``"1 call"``, ``"2 calls"``."""
+    """Write a number and its noun: ``"1 call"``, ``"2 calls"``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     class cached:  # noqa: N801  # as functools.cached_property
-        """A property that is worked out once; two threads may both do it.
+        """A property that is computed once; two threads may both do it.
 
         That of functools takes a lock on Python 3.11, for 1 us.
         """
@@ -98,7 +98,16 @@ class Frozen:
         )
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle writes: equal values have equal pickles."""
+        own = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(own, name, None), cached)
+        }
+
     def replaced(self, **changes: Any) -> Self:
-        """The same value with other fields."""
+        """Return the same value with other fields."""
         kept = {name: getattr(self, name) for name in self._names}
         return type(self)(**{**kept, **changes})

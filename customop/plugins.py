@@ -33,7 +33,7 @@ class InstalledPlugin:
         The entry point: name of a kind or namespace, and ``"module"`` or
         ``"module:function"``.
     package, version : str
-        Who has it.
+        The package that has it.
     error : str or None
         Why it could not be loaded; empty if it was loaded, None before that.
     """
@@ -115,7 +115,7 @@ _scanning: AbstractContextManager[bool] = RLock()
 
 
 def plugins_of(group: str) -> dict[str, list[InstalledPlugin]]:
-    """The plug-ins of a group by name; nothing is imported.
+    """Return the plug-ins of a group by name; nothing is imported.
 
     Several packages may have one name: the first one, by the name of the package, is
     loaded.

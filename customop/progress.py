@@ -1,4 +1,4 @@
-"""How far long work is: a bar in a terminal, a line now and then in a pipe.
+"""Progress of long work: a bar in a terminal, a line now and then in a pipe.
 
 `progress` opens it. What works far below tells a `Channel` how far it is.
 """
@@ -37,7 +37,7 @@ class _Display(Protocol):
         ...
 
     def hidden(self) -> AbstractContextManager[Any]:
-        """A context in which others may write to the terminal."""
+        """Return a context in which others may write to the terminal."""
         ...
 
 
@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long it has been open."""
+        """The seconds for which it has been open."""
         return self._clock() - self._began
 
     def __enter__(self) -> Self:
@@ -107,16 +107,16 @@ class Progress:
         self._display.line(text)
 
     def hidden(self) -> AbstractContextManager[Any]:
-        """A context in which others may write to the terminal."""
+        """Return a context in which others may write to the terminal."""
         return self._display.hidden()
 
     def counted(self) -> str:
-        """How much is done, in words: ``"3 of 40"``."""
+        """Write how much is done: ``"3 of 40"``."""
         return f"{self.done}" if self.total is None else f"{self.done} of {self.total}"
 
 
 class Channel:
-    """Tells whoever watches one sort of work how far it is; others are not told.
+    """A way to watch one sort of work; only those who asked see its progress.
 
     A watcher sees the thread or task in which it was opened.
     """
@@ -126,7 +126,7 @@ class Channel:
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody watches."""
+        """Return whether work is watched."""
         return self._watcher.get() is not None
 
     def open(self, watcher: Progress) -> Token[Progress | None]:
@@ -150,7 +150,7 @@ class Channel:
             watcher.advance()
 
     def each(self, items: Iterable[T], text: str, total: int) -> Iterable[T]:
-        """Items of which each counts as done when the next one is asked for."""
+        """Yield items, each of which counts as done when the next one is asked for."""
         watcher = self._watcher.get()
         return items if watcher is None else _counting(items, watcher, text, total)
 
@@ -177,7 +177,7 @@ def progress(
     stream: TextIO | None = None,
     is_quiet: bool = False,
 ) -> Progress:
-    """Work to show, on standard error by default.
+    """Show how far work is, on standard error by default.
 
     In a terminal it is a bar of rich or tqdm, which goes away at the end. Elsewhere, and
     without them, it is a line every two seconds and a last one; short work has none.
@@ -227,7 +227,7 @@ class _NoDisplay:
         """Write nothing."""
 
     def hidden(self) -> AbstractContextManager[Any]:
-        """Nothing is to hide."""
+        """Hide nothing, since nothing is shown."""
         return nullcontext()
 
 
@@ -383,5 +383,5 @@ class _TqdmBar(_Bar):
 
 
 def _one_line(text: str) -> str:
-    """A text that cannot end the line of a bar, or change the terminal."""
+    """Return a text that cannot end the line of a bar, or change the terminal."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -103,7 +103,7 @@ again = inverse_of(inverse_of(savings))(amounts)
 
 # The walk goes through whole functions: several arrays in, several out.
 def account(state):
-    """A step of an account, with its rate of interest on a logarithmic scale."""
+    """Return a step of an account, with its rate of interest on a logarithmic scale."""
     return {"sum": savings(state["sum"]), "rate": np.log(state["rate"] * 100.0)}
 
 

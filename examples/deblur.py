@@ -77,7 +77,7 @@ EXTRA = 0.02
 
 
 def steps(image: Any) -> Any:
-    """The differences to the pixels below and to the right."""
+    """Return the differences to the pixels below and to the right."""
     return np.roll(image, -1, -2) - image, np.roll(image, -1, -1) - image
 
 
@@ -93,7 +93,7 @@ def misfit(image: Any, picture: Any, kernel: Any) -> Any:
 
 
 def cost(image: Any, picture: Any, kernel: Any, weight: float) -> Any:
-    """What the best image has least of."""
+    """Return the sum that the best image makes smallest."""
     return misfit(image, picture, kernel) + weight * roughness(image)
 
 

@@ -43,7 +43,7 @@ State = dict[str, Any]
 
 
 def first_state(parameters: digits.Parameters) -> State:
-    """Parameters with the sums that Adam keeps, before the first step."""
+    """Return parameters with the sums that Adam keeps, before the first step."""
     return {
         "parameters": parameters,
         "mean": co.tree.map(np.zeros_like, parameters),

@@ -44,7 +44,7 @@ MB = 1e6
 # ---- an operator ----
 #
 # It runs on each chunk, since it is pointwise. Other processes cannot import what a script
-# defines, so its kernel travels with the tasks.
+# defines, so all of it travels with the tasks.
 
 
 @co.custom_op("larger::softplus", mutates_args=(), tags=co.Tag.pointwise)
@@ -60,7 +60,7 @@ softplus.register_autograd(co.partials({"x": lambda g, x: g / (1.0 + np.exp(-x))
 
 
 def features(block_info: Any = None) -> Any:
-    """One chunk of the table, shape (rows, COLUMNS), the same each time it is made."""
+    """Return one chunk of the table, shape (rows, COLUMNS), the same each time it is made."""
     place = block_info[None]["chunk-location"][0]
     shape = block_info[None]["chunk-shape"]
     return np.random.default_rng(place).random(shape) * 3.4 - 1.7
@@ -100,7 +100,7 @@ def fit(x: Any, y: Any, steps: int) -> tuple[Any, list[float]]:
 
 
 def direction_error(w: Any) -> float:
-    """One minus the cosine between weights and the true ones."""
+    """Return one minus the cosine between weights and the true ones."""
     cosine = w @ TRUE / np.linalg.norm(w) / np.linalg.norm(TRUE)
     return float(1.0 - cosine)
 
@@ -114,7 +114,7 @@ def peak() -> float:
 
 
 def kind_of(task: Any) -> str:
-    """What a task does: the beginning of its key."""
+    """Return the beginning of the key of a task, which names its work."""
     key = task["key"]
     return str(dask.utils.key_split(key))
 
@@ -143,7 +143,7 @@ def save_picture(path: Path, tasks: Sequence[Any]) -> None:
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Sizes, and where the picture goes."""
+    """Parse the command line: sizes, and where the picture goes."""
     default = Path(tempfile.gettempdir()) / "larger_than_memory.png"
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=2_000_000)

@@ -50,7 +50,7 @@ FEED, DEATH = 0.037, 0.06
 
 
 def around(x: Floats) -> Floats:
-    """The grid with a border of one cell, which comes from the other side."""
+    """Return the grid with a border of one cell, which comes from the other side."""
     wide = np.concatenate([x[-1:], x, x[:1]], axis=0)
     return np.concatenate([wide[:, -1:], wide, wide[:, :1]], axis=1)
 
@@ -62,7 +62,7 @@ def laplacian(x: Floats) -> Floats:
 
 
 def step(u: Floats, v: Floats) -> tuple[Floats, Floats]:
-    """Both substances one unit of time later."""
+    """Return both substances one unit of time later."""
     eaten = u * v * v
     return (
         u + 0.16 * laplacian(u) - eaten + FEED * (1.0 - u),
@@ -71,7 +71,7 @@ def step(u: Floats, v: Floats) -> tuple[Floats, Floats]:
 
 
 def start(size: int, seed: int = 0) -> tuple[Floats, Floats]:
-    """A grid full of the first substance, with spots of the second."""
+    """Return a grid full of the first substance, with spots of the second."""
     rng = np.random.default_rng(seed)
     u, v = np.ones((size, size)), np.zeros((size, size))
     for i, j in rng.integers(0, size - 6, (max(size // 8, 1), 2)):
@@ -80,7 +80,7 @@ def start(size: int, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def run(one: Step, size: int, steps: int) -> tuple[Floats, Floats]:
-    """The state after some steps."""
+    """Return the state after some steps."""
     u, v = start(size)
     for _ in range(steps):
         u, v = one(u, v)
@@ -91,7 +91,7 @@ def run(one: Step, size: int, steps: int) -> tuple[Floats, Floats]:
 
 
 def ways() -> dict[str, Step]:
-    """The step as it is, and compiled by each back end that is installed."""
+    """Return the step as it is, and compiled by each back end that is installed."""
     found: dict[str, Step] = {"NumPy": step, "compiled": co.compile(step)}
     for name in ("numba", "jax"):
         if importlib.util.find_spec(name) is not None:
@@ -100,7 +100,7 @@ def ways() -> dict[str, Step]:
 
 
 def seconds(one: Step, size: int, repeats: int) -> float:
-    """The median time of a step."""
+    """Return the median time of a step."""
     state = start(size)
     one(*one(*state))  # compiles
     found = []
@@ -115,7 +115,7 @@ def seconds(one: Step, size: int, repeats: int) -> float:
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Grow a pattern, and time it.")
     parser.add_argument("--steps", type=int, default=2500, help="of the pattern (2500)")
     parser.add_argument("--largest", type=int, default=1536, help="grid to time (1536)")

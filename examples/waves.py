@@ -47,7 +47,7 @@ BORDER = 6  # cells in which waves fade, so that the edges do not reflect them
 
 
 def fading() -> Floats:
-    """How much of a wave is left after a step in each cell: 1 but for the border."""
+    """Return how much of a wave is left after a step in each cell: 1 but for the border."""
     depth = np.minimum(np.arange(SIZE), np.arange(SIZE)[::-1])
     line = 1.0 - 0.15 * np.clip(1.0 - depth / BORDER, 0.0, 1.0) ** 2
     return np.asarray(np.minimum(line[:, None], line))
@@ -62,7 +62,7 @@ def devices() -> tuple[Floats, Floats]:
 
 
 def pulse() -> Floats:
-    """What a speaker plays: one short wave (Ricker's)."""
+    """Return what a speaker plays: one short wave (Ricker's)."""
     phase = (0.055 * np.pi * (np.arange(STEPS) - 22.0)) ** 2
     return np.asarray((1.0 - 2.0 * phase) * np.exp(-phase))
 
@@ -72,7 +72,7 @@ SPEAKERS, MICROPHONES = devices()
 
 
 def listen(speed: Any, speaker: Any) -> Any:
-    """What microphones hear of a speaker, (steps, microphones)."""
+    """Return what microphones hear of a speaker, (steps, microphones)."""
     # `like` makes buffers that a transform can follow: under vmap, one for each speaker.
     before, now = [np.zeros((SIZE, SIZE), like=speaker) for _ in range(2)]
     heard = np.empty((STEPS, len(MICROPHONES)), like=speaker)
@@ -100,7 +100,7 @@ listen_to_all = co.vmap(listen, in_dims=(None, 0))
 
 
 def misfit(speed: Any, heard: Any) -> Any:
-    """How far the sounds of a body with such speeds are from those that were heard."""
+    """Return how far the sounds of a body with such speeds are from those that were heard."""
     return 0.5 * np.sum((listen_to_all(speed, SPEAKERS) - heard) ** 2)
 
 
@@ -108,7 +108,7 @@ def misfit(speed: Any, heard: Any) -> Any:
 
 
 def phantom() -> Floats:
-    """The body: soft tissue, with something hard and something softer in it."""
+    """Return the body: soft tissue, with something hard and something softer in it."""
     rows, columns = np.mgrid[:SIZE, :SIZE] - (SIZE / 2 - 0.5)
     speed = np.full((SIZE, SIZE), WATER)
     for row, column, height, width, change in (
@@ -163,7 +163,7 @@ def check_gradient(speed: Floats, heard: Floats) -> None:
 
 
 def error_inside(found: Floats, speed: Floats) -> float:
-    """The root mean square error inside the circle of devices, in m/s."""
+    """Return the root mean square error inside the circle of devices, in m/s."""
     rows, columns = np.mgrid[:SIZE, :SIZE] - (SIZE / 2 - 0.5)
     inside = np.hypot(rows, columns) < SIZE / 2 - 8.0
     wrong = METERS_PER_SECOND * (found - speed)[inside]

@@ -59,7 +59,7 @@ Entries = dict[str, Any]
 
 
 def _merged(entries: Entries) -> str:
-    """The text of the newest release, which says so if the others differ."""
+    """Return the text of the newest release, which says so if the others differ."""
     newest = next(release for release, entry in entries.items() if entry is not None)
     entry = entries[newest]
     if isinstance(entry, dict):
@@ -69,7 +69,7 @@ def _merged(entries: Entries) -> str:
 
 
 def _merged_class(entries: Entries, newest: str) -> str:
-    """A class of the newest release, with the members of all."""
+    """Return a class of the newest release, with the members of all."""
     classes = {r: e for r, e in entries.items() if isinstance(e, dict)}
     names = dict.fromkeys(n for c in classes.values() for n in c["members"])
     members = [
@@ -87,7 +87,7 @@ def _merged_class(entries: Entries, newest: str) -> str:
 
 
 def bound_names(text: str) -> set[str]:
-    """Names that a stub binds at its top level."""
+    """Return names that a stub binds at its top level."""
     found: set[str] = set()
     for node in ast.parse(text).body:
         match node:
@@ -103,7 +103,7 @@ def bound_names(text: str) -> set[str]:
 
 
 def _imports(texts: Iterable[str]) -> str:
-    """Statements ``from module import name``, one for each module."""
+    """Return statements ``from module import name``, one for each module."""
     modules: dict[str, list[str]] = {}
     for text in texts:
         found = re.fullmatch(r"from (\S+) import (.+?)(  # .*)?", text)
@@ -125,14 +125,14 @@ def _unshadowed(text: str, bound: set[str]) -> tuple[str, set[str]]:
 
 
 def _needed(text: str, bound: set[str]) -> set[str]:
-    """Imports of the identifiers in a text that the module does not bind."""
+    """Return imports of the identifiers in a text that the module does not bind."""
     plain = re.sub(r"#.*|\"[^\"]*\"|'[^']*'", "", text)
     words = set(re.findall(r"[A-Za-z_]\w*", plain)) - bound
     return {f"from {IDENTIFIERS[n]} import {n}" for n in words & IDENTIFIERS.keys()}
 
 
 def _ordered(texts: Sequence[str]) -> list[str]:
-    """Classes after their bases, and second names of objects at the end."""
+    """Return classes after their bases, and second names of objects at the end."""
     heads = {
         text: re.search(r"^class (\w+)(?:\((.*)\))?:", text, re.MULTILINE)
         for text in texts

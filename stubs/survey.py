@@ -56,7 +56,7 @@ def _matched(table: Sequence[tuple[str, str]], words: str) -> str | None:
 
 
 def _documented(doc: str, name: str) -> str:
-    """The words about the type of a parameter."""
+    """Return the words about the type of a parameter."""
     google = re.search(rf"^ +\**{name} ?\((.+?)\) ?:", doc, re.MULTILINE)
     numpydoc = re.search(rf"^ *(?:\w+, )*{name}(?:, \w+)* ?: (.+)$", doc, re.MULTILINE)
     found = google or numpydoc
@@ -65,7 +65,7 @@ def _documented(doc: str, name: str) -> str:
 
 
 def _returned(doc: str) -> str:
-    """The words about the type of the result; empty for several results or none."""
+    """Return the words about the type of the result; empty for several results or none."""
     google = re.search(
         r"^ *Returns:\s*\n +([^:\n]+(?::class:`[^`]+`)?[^:\n]*):", doc, re.MULTILINE
     )
@@ -86,7 +86,7 @@ def _returned(doc: str) -> str:
 
 
 def _signature(fn: Any, doc: str) -> tuple[list[Parameter], str] | None:
-    """Parameters and the words about the result, None if nothing is known."""
+    """Return parameters and the words about the result, None if nothing is known."""
     try:
         found = inspect.signature(fn)
     except (ValueError, TypeError):
@@ -105,7 +105,7 @@ def _hint(annotation: Any) -> str:
 
 
 def _cython_signature(doc: str) -> tuple[list[Parameter], str] | None:
-    """The signature in the first line of a docstring of Cython, which has C types."""
+    """Return the signature in the first line of a docstring of Cython, which has C types."""
     first = re.match(r"[\w.]+\((.*)\)(?: -> (.+))?$", doc.strip().partition("\n")[0])
     if not first:
         return None
@@ -141,7 +141,7 @@ def _literal(text: str) -> object:
 
 
 def _written(default: object) -> str:
-    """A default as it is written, or an ellipsis."""
+    """Return a default as it is written, or an ellipsis."""
     items = default if isinstance(default, tuple) else (default,)
     simple = all(type(x) in (bool, int, float, str, type(None)) for x in items)
     text = repr(default)
@@ -158,7 +158,7 @@ def _parameter_type(name: str, default: object, words: str) -> str:
 
 
 def _accepting(found: str, default: object) -> str:
-    """The type of a docstring, made wide enough for the default."""
+    """Return the type of a docstring, made wide enough for the default."""
     if isinstance(default, type):
         return "Any"
     kind = type(default).__name__
@@ -213,7 +213,7 @@ def _function(name: str, fn: Any, module: str, *, method: bool = False) -> str:
 
 
 def _member(name: str, value: Any, module: str, doc: str = "") -> str:
-    """A member of a class, whose docstring may give the type of an attribute."""
+    """Return a member of a class, whose docstring may give the type of an attribute."""
     said = re.search(rf"^ *~?(?:\w+\.)?{name} \((.+?)\):", doc, re.MULTILINE)
     known = PROPERTIES.get(name) or (said and _matched(RETURNS, said[1].lstrip("~")))
     match value:
@@ -240,7 +240,7 @@ def _property(name: str, known: str | None) -> str:
 
 
 def _is_disjoint(cls: type) -> bool:
-    """Whether a class has a layout of C, as CPython decides before 3.12."""
+    """Return whether a class has a layout of C, as CPython decides before 3.12."""
     base: Any = cls.__base__
     size = cls.__basicsize__
     if cls.__dictoffset__ and not base.__dictoffset__:
@@ -260,7 +260,7 @@ def _head(name: str, cls: type, bases: Sequence[str]) -> str:
 
 
 def _class(name: str, cls: type, module: str, known: Known) -> dict[str, Any]:
-    """The head of a class, and its members with those of private bases."""
+    """Return the head of a class, and its members with those of private bases."""
     public = [b for b in cls.__mro__[1:] if id(b) in known or _is_builtin(b)]
     bases = [b for b in public if b is not object]
     bases = [b for b in bases if not any(b in other.__mro__[1:] for other in bases)]
@@ -292,7 +292,7 @@ def _is_builtin(cls: type) -> bool:
 
 
 def _construction(cls: type) -> str:
-    """The constructor of a class of Cython, from the docstring of the class."""
+    """Return the constructor of a class of Cython, from the docstring of the class."""
     found = _cython_signature(inspect.getdoc(cls) or "")
     given = _parameters(found[0]) if found else "*args: Any, **kwargs: Any"
     return f"def __init__(self, {given}) -> None: ..."
@@ -319,7 +319,7 @@ def _public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _numpy_module(name: str, value: Any) -> str | None:
-    """The module of NumPy that has an object by the same name."""
+    """Return the module of NumPy that has an object by the same name."""
     for module in (np, np.exceptions):
         if value is not None and getattr(module, name, None) is value:
             return module.__name__
@@ -345,7 +345,7 @@ def _entry(name: str, value: Any, module: str, known: Known) -> Any:
 
 
 def _imported(name: str, value: Any, module: str, known: Known) -> str:
-    """The import of a name that another module defines; stubs export no other name."""
+    """Return the import of a name that another module defines; stubs export no other name."""
     origin = (
         module if isinstance(value, types.ModuleType) else _numpy_module(name, value)
     )
@@ -357,7 +357,7 @@ def _imported(name: str, value: Any, module: str, known: Known) -> str:
 
 
 def _definitions(found: dict[str, dict[str, Any]]) -> Known:
-    """Where each public object is defined: in its own module, or the first that has it."""
+    """Return where each public object is defined: in its own module, or the first that has it."""
     known: Known = {}
     for module, names in found.items():
         for name, value in names.items():
@@ -371,7 +371,7 @@ def _definitions(found: dict[str, dict[str, Any]]) -> Known:
 
 
 def survey() -> dict[str, Any]:
-    """The release, its public modules with the texts of names, and its packages."""
+    """Return the release, its public modules with the texts of names, and its packages."""
     found = {}
     for module in MODULES:
         try:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Generator, Iterator
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,80 @@ from customop.core.registry import all_operators
 from tests.browser import chromium, visit
 
 __all__ = ["chromium", "visit"]
+
+
+# ---- tiers ----
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules of the exhaustive tier before they are imported.
+
+    They import JAX, whose threads do not like forks, and torch, which takes 2 s.
+    """
+    if _tier_of(config) != "not exhaustive" or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if _OF_EXHAUSTIVE_TIER.search(text) else None
+
+
+_OF_EXHAUSTIVE_TIER = re.compile(
+    r"^pytestmark = (?:\[\s*)?pytest\.mark\.exhaustive\b", re.MULTILINE
+)
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> Any:
+    """Leave out what the other tier runs before tests are made of it.
+
+    `-m` deselects tests that are made, and most rows of the tables are exhaustive: each
+    test that is made takes 0.2 ms in every worker.
+    """
+    tier = _tier_of(collector.config)
+    if tier is None or not isfunction(obj):
+        return None
+    marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
+    if any(m.name == "exhaustive" for m in [*collector.iter_markers(), *marks]):
+        return [] if tier == "not exhaustive" else None
+    tables = [m for m in marks if _has_both_tiers(m)]
+    if not tables:
+        return [] if tier == "exhaustive" else None
+    if tier == "exhaustive" and len(tables) > 1:
+        return None  # a row of one table is enough to make a test exhaustive
+    kept = [_rows_of(tier, m) if m in tables else m for m in marks]
+    obj.pytestmark = kept  # type: ignore[attr-defined]  # pytest's
+    is_empty = any(m.name == "parametrize" and m.args[1] == [] for m in kept)
+    return [] if is_empty else None
+
+
+def _tier_of(config: pytest.Config) -> str | None:
+    """Return the tier that is asked for; None where a test is, or both tiers are."""
+    tier: str = config.getoption("markexpr")
+    is_named = any("::" in arg for arg in config.args)
+    return tier if tier in ("exhaustive", "not exhaustive") and not is_named else None
+
+
+def _has_both_tiers(mark: pytest.Mark) -> bool:
+    """Return whether a mark is a table of parameters of which some are exhaustive."""
+    if mark.name != "parametrize" or not isinstance(mark.args[1], list):
+        return False
+    ids = mark.kwargs.get("ids")
+    return (ids is None or callable(ids)) and any(map(_is_exhaustive, mark.args[1]))
+
+
+_Row = type(pytest.param())
+
+
+def _is_exhaustive(row: object) -> bool:
+    return isinstance(row, _Row) and any(m.name == "exhaustive" for m in row.marks)
+
+
+def _rows_of(tier: str, mark: pytest.Mark) -> pytest.Mark:
+    """Return a table of parameters with the rows of one tier."""
+    names, rows, *more = mark.args
+    wanted = [row for row in rows if _is_exhaustive(row) == (tier == "exhaustive")]
+    return pytest.mark.parametrize(names, wanted, *more, **mark.kwargs).mark
+
+
+# ---- order and collection ----
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,6 +120,29 @@ def pytest_collection() -> Generator[None, bool | None, bool | None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+# ---- fixtures ----
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_is_of_the_module(request: pytest.FixtureRequest) -> None:
+    """Keep what earlier modules left away from the garbage collector.
+
+    A collection took 0.1 s near the end of a run, and a definition under a name that is
+    taken asks for one, as tests of lifetimes do. A worker may come back to a module, whose
+    own operators the collector must be able to take then.
+    """
+    name = request.node.nodeid
+    if name in _begun:
+        gc.unfreeze()
+    _begun.add(name)
+    gc.collect()
+    gc.freeze()
+
+
+# Modules whose tests have begun in this process.
+_begun: set[str] = set()
 
 
 @pytest.fixture(autouse=True)

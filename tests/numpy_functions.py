@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.numpy_functions import FUNCTIONS, load_all
-from customop.arrays.ufunc_keywords import reason_of
+from customop.arrays.refusals import reason_of
 
 load_all()
 MODULES = {

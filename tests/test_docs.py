@@ -43,7 +43,9 @@ def modules() -> list[Any]:
     ]
     names = sorted(".".join(path.parts).removesuffix(".__init__") for path in files)
     names.remove("customop")
+    others = []  # of libraries that come with the extra 'dev'
     for package, other in (
+        ("mypy", "mypy"),
         ("scipy", "scipy"),
         ("interop.dask", "dask.array"),
         ("interop.torch", "torch"),
@@ -52,14 +54,12 @@ def modules() -> list[Any]:
         ("interop.xarray", "xarray"),
         ("interop.numba", "numba"),
     ):
-        if importlib.util.find_spec(other) is None:
-            start = f"customop.{package}"
-            names = [name for name in names if not name.startswith(start)]
-    of_mypy = [pytest.mark.exhaustive]
-    return ["customop"] + [
-        pytest.param(name, marks=of_mypy * name.startswith("customop.mypy"))
-        for name in names
-    ]
+        of_package = [n for n in names if n.startswith(f"customop.{package}")]
+        names = [name for name in names if name not in of_package]
+        if importlib.util.find_spec(other) is not None:
+            others += of_package
+    marked = [pytest.param(name, marks=pytest.mark.exhaustive) for name in others]
+    return ["customop", *names, *marked]
 
 
 settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
@@ -97,13 +97,17 @@ _OTHERS = {
     f"examples/guide/{name}.md": name
     for name in ("scipy", "torch", "xarray", "jax", "numba")
 }
+# Pages that take a second each.
+_SLOW = ("examples/site/tutorial.md", "examples/guide/checking.md")
 # Blocks of the tutorial that import one of these may be left out.
 TUTORIAL = "examples/site/tutorial.md"
 _OPTIONAL = ("matplotlib", "numba", "torch", "jax", "dask")
 runnable = pytest.mark.parametrize(
     "page",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in _OTHERS))
+        pytest.param(
+            name, marks=[pytest.mark.exhaustive] * (name in _OTHERS or name in _SLOW)
+        )
         for name in PAGES
     ],
 )
@@ -380,13 +384,11 @@ def run_command(command: str, folder: Path) -> str:
 
 # The index of the examples shows their output: tests/examples runs them.
 WITH_CONSOLE = [
-    # The page on typing runs mypy.
-    pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p))
-    for p in PAGES
-    if p != "examples/README.md" and any(blocks(p, "console"))
+    p for p in PAGES if p != "examples/README.md" and any(blocks(p, "console"))
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("page", WITH_CONSOLE)
 def test_commands_print_what_is_shown(page: str, tmp_path: Path) -> None:
     """The commands of `console` blocks run in order, and print what follows them."""

@@ -21,8 +21,7 @@ import customop as co
 from customop import plugins
 from customop.arrays import kinds
 from customop.cli import main
-from customop.core.operator import remove_operator
-from customop.core.registry import operators
+from customop.core.registry import operators, remove_operator
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "plugin"

@@ -18,7 +18,7 @@ import pytest
 
 import customop as co
 from customop import progress as progress_module
-from customop.graph.replay import GraphLines
+from customop.graph.writer import GraphLines
 from customop.progress import Channel, Progress, ProgressLines, progress
 from tests.cli._commands import FILES, forget
 

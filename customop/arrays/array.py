@@ -22,7 +22,7 @@ sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 
 
 class _Operations(Protocol):
-    """Abilities that arrays of NumPy, CuPy and this package share, for type checkers."""
+    """The operations that all arrays share: NumPy's, CuPy's and ours, for type checkers."""
 
     def __add__(self, other: Any, /) -> Computed: ...
     def __radd__(self, other: Any, /) -> Computed: ...
@@ -59,7 +59,7 @@ class _Operations(Protocol):
 
 
 # `x * 2.0` and `np.exp(x)` have to fit where a function of an ArrayT returns an ArrayT, and
-# NumPy's stubs know nothing of that. (mypy 2.4, pyright 1.1.414, NumPy 2.4)
+# NumPy's stubs do not allow for that. (mypy 2.4, pyright 1.1.414, NumPy 2.4)
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         """Hide a class from pyright, which takes it for what its decorator returns."""
 
     # mypy --strict refuses to return Any, but not a class with the base Any. The numbers
-    # have it look at `__rmul__` of the class before the `__mul__` of float.
+    # make it look at `__rmul__` of the class before the `__mul__` of float.
     @_any_for_pyright
     class Computed(_Operations, int, float, complex, Any, Protocol):  # type: ignore[misc]  # as checkers see it
         """The result of operations with an array of any kind."""
@@ -80,7 +80,7 @@ else:
 
 
 class ArrayHint(_Base):
-    """Base of `Array` and of no class of arrays, for overloads that tell them apart.
+    """The base of `Array` alone, by which overloads tell it from classes of arrays.
 
     For type checkers it is a scalar of NumPy: the first overload of each ufunc takes that,
     and returns Any.
@@ -106,7 +106,7 @@ class Array(_Operations, ArrayHint, Protocol):  # type: ignore[misc]  # as check
 
     @property
     def dtype(self) -> Any:
-        """Type of the elements."""
+        """The type of the elements."""
 
     @property
     def ndim(self) -> int:  # type: ignore[override]  # a scalar of NumPy has none
@@ -221,7 +221,7 @@ def _union(names: Iterable[str], scalar: type[np.generic] | None) -> Elements:
 
 
 def _single(name: str) -> Elements:
-    """The row of one dtype, which may be one that NumPy lacks."""
+    """Make the row of one dtype, which NumPy may lack."""
     found = getattr(np, name, None)
     return Elements("", (found,) if found else (), (), None)
 
@@ -244,9 +244,20 @@ KNOWN_ELEMENTS: Final = (
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:
-    """NumPy's dtype of an array; dtypes of other libraries are known by their names."""
+    """Return NumPy's dtype of an array; other libraries' dtypes are known by name."""
     dtype = x.dtype
     return dtype if isinstance(dtype, np.dtype) else np.dtype(_name(dtype))
+
+
+def read_dtype(value: Any) -> np.dtype[Any]:
+    """Return the dtype that a value names, also one of the classes `np.dtypes`."""
+    # ``np.dtype(np.dtypes.Float32DType)`` is that of objects.
+    is_class = isinstance(value, _DTYPE_CLASS)
+    found: np.dtype[Any] = np.empty(0, value).dtype if is_class else np.dtype(value)
+    return found
+
+
+_DTYPE_CLASS = type(np.dtype)
 
 
 def _name(dtype: Any) -> str:
@@ -254,7 +265,7 @@ def _name(dtype: Any) -> str:
 
 
 def is_inexact(dtype: Any) -> bool:
-    """Whether values of a dtype have derivatives: real and complex floats."""
+    """Return whether values of a dtype have derivatives: real and complex floats."""
     kind = getattr(dtype, "kind", None)
     if kind is None:
         return "float" in str(dtype) or "complex" in str(dtype)
@@ -262,18 +273,18 @@ def is_inexact(dtype: Any) -> bool:
 
 
 def is_real_float(dtype: Any) -> bool:
-    """Whether a dtype is of real floats."""
+    """Return whether a dtype is of real floats."""
     kind = getattr(dtype, "kind", None)
     return kind == "f" if kind is not None else "float" in str(dtype)
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is of complex numbers."""
+    """Return whether a dtype is of complex numbers."""
     return dtype.kind == "c"
 
 
 def in_byte_order(x: Any, dtype: Any) -> Any:
-    """The array in the byte order of a dtype, where they differ in nothing else.
+    """Return the array in the byte order of a dtype that differs in nothing else.
 
     NumPy computes in the machine's order, so a derivative comes in that one, also of
     values in another.
@@ -292,7 +303,7 @@ def in_byte_order(x: Any, dtype: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def is_element(element: str, dtype: Any) -> bool:
-    """Whether a dtype, of NumPy or another library, is in a class of elements."""
+    """Return whether a dtype of any library is in a class of elements."""
     if element == "Array":
         return True
     if isinstance(dtype, np.dtype):
@@ -308,7 +319,7 @@ def is_element(element: str, dtype: Any) -> bool:
 
 
 def as_element(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype itself, or the one in a class of elements that NumPy turns it into."""
+    """Return the dtype itself, or the one of a class of elements that it becomes."""
     row = ELEMENTS[element]
     if not row.kinds or dtype.kind in row.kinds:
         return dtype
@@ -320,7 +331,7 @@ def as_element(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def element_of_scalar(scalar: Any) -> str:
-    """The class of elements of one of NumPy's classes: "float" of `np.floating`."""
+    """Return the class of elements for a NumPy class: "float" for `np.floating`."""
     for name, row in ELEMENTS.items():
         if row.scalar is not None and row.scalar is scalar:
             return name
@@ -328,12 +339,12 @@ def element_of_scalar(scalar: Any) -> str:
     return name if isinstance(scalar, type) and name in ELEMENTS else "Array"
 
 
-# Which of the plain classes a name belongs to, such as bfloat16 and float8_e5m2.
+# Finds the plain class of a name such as bfloat16 or float8_e5m2.
 _PLAIN_NAME = later(re.compile, r"b?(bool|uint|int|float|complex)")
 
 
 def element_of_names(given: Iterable[str]) -> str | None:
-    """The class of elements that has these dtypes, or None."""
+    """Return the class of elements that has exactly these dtypes, or None."""
     names = set(given)
     if len(names) == 1:
         (name,) = names
@@ -349,7 +360,7 @@ def element_of_names(given: Iterable[str]) -> str | None:
 
 
 def _fixed_names(element: str) -> set[str]:
-    """Names of NumPy's dtypes that are as long on all machines."""
+    """Return the names of NumPy's dtypes that have one length on all machines."""
     names = {dtype.__name__ for dtype in _PLAIN[element].dtypes}
     return names - {"longdouble", "clongdouble"}
 
@@ -359,7 +370,7 @@ def _fixed_names(element: str) -> set[str]:
 
 
 def strides_of(x: Any) -> tuple[int, ...]:
-    """Strides in bytes; C order for arrays without strides."""
+    """Return the strides in bytes; C order for arrays without strides."""
     strides = getattr(x, "strides", None)
     return (
         c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
@@ -367,7 +378,7 @@ def strides_of(x: Any) -> tuple[int, ...]:
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of a new array in C order; zeros if it is empty, as in NumPy 2.4.
+    """Return the strides of a new array in C order; zeros if it is empty (NumPy 2.4).
 
     Those of a symbolic shape are products, as if it were not empty.
     """
@@ -385,7 +396,7 @@ _INT = {int}
 
 
 def all_plain(sizes: Sequence[Any]) -> bool:
-    """Whether all sizes are numbers: none is symbolic."""
+    """Return whether all sizes are numbers and none is symbolic."""
     return not made or _INT.issuperset(map(type, sizes))
 
 
@@ -396,7 +407,7 @@ def like_strides(
     new_shape: tuple[int, ...],
     new_itemsize: int,
 ) -> tuple[int, ...]:
-    """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
+    """Return the strides of ``np.empty_like`` for an array of `shape` and `strides`."""
     if not made or all_plain((*shape, *new_shape, *strides)):
         return _known_like_strides(shape, strides, itemsize, new_shape, new_itemsize)
     if shape is new_shape and itemsize == new_itemsize:
@@ -423,7 +434,7 @@ _known_like_strides = lru_cache(maxsize=4096)(_like_strides)
 def _like_order(
     shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, ndim: int
 ) -> Sequence[int]:
-    """Axes of an array that is made like another one, slowest in memory first."""
+    """Return the axes of an array made like another one, slowest in memory first."""
     order: Sequence[int] = range(ndim)
     if len(shape) == ndim and not _is_packed(shape, strides, order, itemsize):
         if _is_packed(shape, strides, order[::-1], itemsize):
@@ -438,7 +449,7 @@ def _is_packed(
     order: Sequence[int],
     itemsize: int,
 ) -> bool:
-    """Whether an array is dense in this order; strides of axes of length 1 are free."""
+    """Return whether an array is dense in this order of axes."""
     dense = packed_strides(shape, order, itemsize)
     return all(
         a is b or sizes.is_known(a, b) or sizes.is_known(length, 1)
@@ -447,7 +458,7 @@ def _is_packed(
 
 
 def axis_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """Axes from the slowest in memory to the fastest; ties stay in C order."""
+    """Sort the axes from the slowest in memory to the fastest; ties stay in C order."""
     if not all_plain(strides):
         strides = tuple(map(sizes.typical, strides))
     return sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
@@ -456,7 +467,7 @@ def axis_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
 def packed_strides(
     shape: tuple[int, ...], order: Sequence[int], itemsize: int
 ) -> tuple[int, ...]:
-    """Strides of a dense array whose axes lie in memory in this order."""
+    """Return the strides of a dense array whose axes lie in memory in this order."""
     strides = [0] * len(shape)
     for length in shape:
         if type(length) is int and not length:

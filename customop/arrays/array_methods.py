@@ -73,7 +73,7 @@ class KeepingNamespace(ModuleType):
 
 
 def keeping(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A conversion that calls the operator for traced and fake arrays."""
+    """Make a conversion that calls the operator for traced and fake arrays."""
 
     @wraps(function)
     def convert(obj: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ def keeping(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def first_virtual(value: Any) -> Any:
-    """The first traced or fake array among nested values, or None."""
+    """Return the first traced or fake array among nested values, or None."""
     if isinstance(value, list | tuple):
         return next((x for x in map(first_virtual, value) if x is not None), None)
     return value if is_traced(value) or is_fake(value) else None
@@ -94,7 +94,7 @@ def first_virtual(value: Any) -> Any:
 
 @lru_cache(8)
 def namespace_of(module: ModuleType) -> ModuleType:
-    """The namespace of traced and fake arrays that has the functions of a module."""
+    """Return a module's namespace for traced and fake arrays."""
     return KeepingNamespace(module)
 
 
@@ -136,7 +136,7 @@ SIGNS: dict[str, np.ufunc] = {
 
 
 def unary(function: Any) -> Callable[[Any], Any]:
-    """The method that calls a function of one array."""
+    """Make the method that calls a function of one array."""
 
     def method(self: Any) -> Any:
         return CALLS[function](self)
@@ -145,7 +145,7 @@ def unary(function: Any) -> Callable[[Any], Any]:
 
 
 def binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
-    """The method of an operator of Python, whose reflected one has this name."""
+    """Make the method of a binary operator of Python and of its reflected name."""
 
     def method(self: Any, other: Any) -> Any:
         if not at_home[type(other)]:
@@ -159,7 +159,7 @@ def binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
 
 
 def reflected_of(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    """The reflected method of an operator of Python."""
+    """Make the reflected method of an operator of Python."""
 
     def method(self: Any, other: Any) -> Any:
         if not at_home[type(other)]:
@@ -173,7 +173,7 @@ def reflected_of(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 def raising(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``x ** y``, which is another ufunc for some numbers, as for arrays of NumPy.
+    """Make ``x ** y``, which calls other ufuncs for some numbers, as NumPy does.
 
     ``x ** 0.5`` is np.sqrt(x), whose bits differ from those of np.power(x, 0.5).
     """
@@ -195,7 +195,7 @@ _QUICK = frozenset((-1, 0, 0.5, 1, 2))
 
 @cache
 def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.ufunc:
-    """The ufunc that NumPy runs for ``array ** exponent``."""
+    """Return the ufunc that NumPy runs for ``array ** exponent``."""
     asked: list[np.ufunc] = []
 
     class AskedUfunc(np.ndarray[Any, Any]):
@@ -211,7 +211,7 @@ def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.u
 
 
 def as_method(function: Any) -> Callable[..., Any]:
-    """The method of arrays that does what a function of NumPy does."""
+    """Make the method of arrays that does what a function of NumPy does."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not args and not kwargs:
@@ -257,7 +257,7 @@ class WritingMethods:
 
         @property
         def box_is_scalar(self) -> bool:
-            """Whether NumPy's value would be a scalar, which never changes."""
+            """Return whether NumPy's value would be a scalar, which never changes."""
             ...
 
         def box_write(self, new: Any) -> None:
@@ -300,28 +300,28 @@ class WritingMethods:
         __ixor__ = _in_place(np.bitwise_xor, operator.xor)
 
     def sort(self, axis: int = -1, **kwargs: Any) -> None:
-        """As `numpy.ndarray.sort`: sort in place."""
+        """Sort in place, as `numpy.ndarray.sort`."""
         self.box_write(np.sort(self, axis, **kwargs))  # type: ignore[call-overload]  # any array
 
     def partition(self, kth: Any, axis: int = -1, **kwargs: Any) -> None:
-        """As `numpy.ndarray.partition`: partition in place."""
+        """Partition in place, as `numpy.ndarray.partition`."""
         self.box_write(np.partition(self, kth, axis, **kwargs))  # type: ignore[call-overload]  # any array
 
     def fill(self, value: Any) -> None:
-        """As `numpy.ndarray.fill`: write one value everywhere."""
+        """Write one value everywhere, as `numpy.ndarray.fill`."""
         if getattr(value, "shape", ()) != () or isinstance(value, list | tuple):
             value = self._one(value)
         self[...] = value
 
     def _one(self, value: Any) -> Any:
-        """A list, or an array with axes, as one element; raise as NumPy does."""
+        """Return a list, or an array with axes, as one element; raise as NumPy does."""
         one = np.empty((), self.dtype)
         is_traced = hasattr(value, "shape") and not isinstance(value, np.ndarray)
         one.fill(np.zeros(2) if is_traced else value)
         return one[()]
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
-        """As `numpy.put`."""
+        """Do what `numpy.put` does."""
         np.put(self, indices, values, mode)  # type: ignore[arg-type]  # any array
 
     @property
@@ -343,7 +343,7 @@ class FlatItems:
         self._array = array
 
     def copy(self) -> Any:
-        """The elements as a new array."""
+        """Copy the elements into a new array."""
         return np.copy(np.reshape(self._array, -1))
 
     def __getitem__(self, key: Any) -> Any:

@@ -36,7 +36,7 @@ from customop.errors import (
 
 
 def to_host(value: Any) -> np.ndarray[Any, Any]:
-    """The values of an array of any kind, as a NumPy array to read."""
+    """Copy the values of an array of any kind into a NumPy array to read."""
     kind = kind_of[type(value)]
     if kind is not None and kind.to_numpy is not None:
         return np.asarray(kind.to_numpy(value))
@@ -51,7 +51,7 @@ def to_host(value: Any) -> np.ndarray[Any, Any]:
 
 
 def from_host(values: np.ndarray[Any, Any], like: Any) -> Any:
-    """An array of the kind, dtype and layout of `like`."""
+    """Make an array of the kind, dtype and layout of `like`."""
     if isinstance(like, np.ndarray | np.generic):
         out = np.empty_like(like)
         out[...] = values
@@ -107,7 +107,7 @@ def as_kind(x: Any, kind: str) -> Any:
 
 
 def devices_at_hand() -> tuple[str, ...]:
-    """Name the kinds of array that can be made here.
+    """Return the name the kinds of array that can be made here.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def array(object: Any, dtype: Any = None, *, ndmin: int = 0) -> Array:  # noqa: 
 
 
 def _needs_operators(value: Any) -> bool:
-    """Whether an array that is not NumPy's is among nested values."""
+    """Return whether an array that is not NumPy's is among nested values."""
     if isinstance(value, list | tuple):
         return any(_needs_operators(item) for item in value)
     return is_array(value) and not isinstance(value, np.ndarray | np.generic)
@@ -213,7 +213,7 @@ def register_array_type(
     derive: Callable[[Any], Callable[..., Any] | None] | None = None,
     checked: bool = True,
 ) -> None:
-    """Name a class of arrays, so that kernels can be registered for it.
+    """Return the name a class of arrays, so that kernels can be registered for it.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def register_array_type(
 
 
 def _accepted(kind: str, accepts: Iterable[str]) -> tuple[str, ...]:
-    """The names of other kinds; raise for others."""
+    """Check the names of other kinds and return them."""
     names = (accepts,) if isinstance(accepts, str) else tuple(accepts)
     for name in names:
         if name not in known_devices() or name == kind:

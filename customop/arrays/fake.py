@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from operator import index
 from types import ModuleType
@@ -13,10 +13,12 @@ import numpy as np
 from customop.arrays.array import (
     Array,
     all_plain,
+    axis_order,
     c_strides,
     dtype_of,
     like_strides,
     packed_strides,
+    read_dtype,
     strides_of,
 )
 from customop.arrays.kinds import (
@@ -30,7 +32,14 @@ from customop.arrays.kinds import (
     is_traced,
     normalize_device,
 )
-from customop.arrays.nested import abbreviated, add_leaf_class, describe, flat
+from customop.arrays.nested import (
+    abbreviated,
+    add_leaf_class,
+    add_own_node,
+    describe,
+    flat,
+    map_nested,
+)
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.refusals import (
     FIXED,
@@ -43,21 +52,25 @@ from customop.errors import (
     ArgumentError,
     DataDependentError,
     ShapeError,
+    counted,
     items_of,
     shown,
 )
 from customop.later import later
-from customop.shapes.sizes import Symbolic
+from customop.shapes.sizes import Symbolic, SymShape, is_size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from customop.arrays.array import HintT
+    from customop.pages.html import Child
+    from customop.shapes.size_context import SizeContext
 
 ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
-sizes: ModuleType = later(import_module, "customop.shapes.sizes")
-fake_sizes: ModuleType = later(import_module, "customop.arrays.fake_sizes")
-fake_page: ModuleType = later(import_module, "customop.arrays.fake_page")
+# Only captures with symbolic sizes need it.
+size_context: ModuleType = later(import_module, "customop.shapes.size_context")
+# Only notebooks need it.
+html: ModuleType = later(import_module, "customop.pages.html")
 
 
 class _Settable(ArrayMethods):
@@ -76,7 +89,7 @@ class _Settable(ArrayMethods):
     dtype: Any
     strides: tuple[int, ...]
     device: str
-    # How many elements are not zero, once that was asked: a size that depends on data.
+    # The number of elements that are not zero, once asked: a size that depends on data.
     nonzero_count: Any
 
 
@@ -162,7 +175,7 @@ class FakeArray(_Settable):
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
 
     def _repr_html_(self) -> str:
-        return str(fake_page.fake_html(self))
+        return _page_of(self)
 
     def _no_data(self, asked: str) -> DataDependentError:
         asked, do = f"{asked} of", "compute with shapes and dtypes only"
@@ -176,7 +189,7 @@ class FakeArray(_Settable):
 
     @property
     def box_is_scalar(self) -> bool:
-        """Whether NumPy's value may be a scalar; without data it cannot be known."""
+        """Return whether NumPy's value may be a scalar: data would be needed to know."""
         return not self.shape
 
     def box_write(self, new: Any) -> None:
@@ -186,7 +199,7 @@ class FakeArray(_Settable):
         self.nonzero_count = None
 
     def box_like(self, constant: Any) -> Any:
-        """An array that takes values like this one."""
+        """Make an array that takes values like this one."""
         return to_fake(constant)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -215,11 +228,11 @@ class FakeArray(_Settable):
         return repr(self)
 
     def item(self, *args: Any) -> NoReturn:
-        """Refused: there is no data."""
+        """Raise: there is no data."""
         raise self._no_data("item()")
 
     def tolist(self) -> NoReturn:
-        """Refused: there is no data."""
+        """Raise: there is no data."""
         raise self._no_data("tolist()")
 
 
@@ -238,7 +251,7 @@ def _check_one_given(strides: object) -> None:
 def make_fake(
     shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], device: str
 ) -> FakeArray:
-    """A FakeArray of parts that fit, without the checks for users."""
+    """Make a FakeArray of parts that fit, without the checks for users."""
     fake: Any = object.__new__(_Settable)
     fake.shape = shape
     fake.dtype = dtype
@@ -315,7 +328,7 @@ def fake_like(
         )
     if shape is None:
         length = tuple(x.shape)
-        length = length if all_plain(length) else fake_sizes.as_sizes(length)
+        length = length if all_plain(length) else SymShape(length)
     else:
         length = as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
@@ -326,7 +339,7 @@ def fake_like(
 
 
 def to_fake(value: Any) -> Any:
-    """The fake array of a real one; other values as they are."""
+    """Return the fake array of a real one; other values as they are."""
     if type(value) is np.ndarray:  # as below, in a fifth of the time
         return make_fake(value.shape, value.dtype, value.strides, "cpu")
     if not is_array(value) or not has_data(value):
@@ -337,7 +350,7 @@ def to_fake(value: Any) -> Any:
 
 
 def to_c_order(value: Any) -> Any:
-    """An array in C order, fake or real: a copy if needed; other values as they are.
+    """Return an array, fake or real, in C order; other values as they are.
 
     As code in C reads it: aligned, and in the byte order of the machine.
     """
@@ -360,7 +373,7 @@ def _native(dtype: Any) -> Any:
 
 
 def is_symbolic_call(values: Sequence[Any]) -> bool:
-    """Whether an argument is or has a symbolic size."""
+    """Return whether an argument is or has a symbolic size."""
     leaves = [leaf for value in values for leaf in flat(value)]
     return any(
         not all_plain((*v.shape, *v.strides)) if is_fake(v) else isinstance(v, Symbolic)
@@ -371,14 +384,14 @@ def is_symbolic_call(values: Sequence[Any]) -> bool:
 def dense_fake(
     shape: tuple[Any, ...], dtype: Any, order: Sequence[int], device: str
 ) -> FakeArray:
-    """A dense FakeArray of lengths that are not negative, perhaps symbolic."""
+    """Make a dense FakeArray of lengths that are not negative, perhaps symbolic."""
     return make_fake(shape, dtype, packed_strides(shape, order, dtype.itemsize), device)
 
 
 def _ordered_strides(
     shape: tuple[int, ...], order: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
-    """Strides of a dense array in an order that a user gave."""
+    """Return the strides of a dense array in an order that a user gave."""
     is_right = all(map(_is_whole, order)) and {*order} == {*range(len(shape))}
     if len(order) != len(shape) or not is_right:
         raise ShapeError(
@@ -400,14 +413,14 @@ def _numbers(given: Any, what: str) -> tuple[int, ...]:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) or sizes.is_size(value)
+    return isinstance(value, int | np.integer) or is_size(value)
 
 
 def _as_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     if isinstance(dtype, np.dtype):
         return dtype
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        found = read_dtype(dtype)
     except Exception:  # noqa: BLE001  # NumPy evaluates text, and asks the object
         raise ArgumentError(
             f"{what}: {shown(dtype)} is not a dtype",
@@ -420,7 +433,7 @@ _INT = {int}
 
 
 def as_shape(shape: Any, what: str) -> tuple[int, ...]:
-    """Lengths of the axes, from one length or several.
+    """Return the lengths of the axes, from one length or several.
 
     Raises
     ------
@@ -444,7 +457,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
                 f"{what}: a shape has no negative lengths, got {lengths}",
                 do="give the length of each axis",
             )
-    return lengths if all_plain(lengths) else fake_sizes.as_sizes(lengths)
+    return lengths if all_plain(lengths) else SymShape(lengths)
 
 
 def _as_lengths(shape: Any) -> tuple[Any, ...]:
@@ -457,4 +470,181 @@ def _as_lengths(shape: Any) -> tuple[Any, ...]:
 
 
 def _as_length(value: Any) -> Any:
-    return value if sizes.is_size(value) else index(value)
+    return value if is_size(value) else index(value)
+
+
+# ---- fake arrays with symbolic sizes ----
+
+
+def with_sizes(
+    fake: FakeArray,
+    names: Sequence[str | int | None],
+    source: str,
+    context: SizeContext,
+) -> FakeArray:
+    """Make a fake array with symbolic sizes for the axes that have names.
+
+    Parameters
+    ----------
+    fake : FakeArray
+    names : sequence of str, int or None
+        None, or the length itself, for an axis whose length is a number.
+    source : str
+        The array in messages and generated code, such as ``x``.
+    context : SizeContext
+        The sizes of the capture.
+
+    Returns
+    -------
+    FakeArray
+        Dense, with the same order of axes.
+
+    Raises
+    ------
+    ShapeError
+        If the names do not fit the shape.
+    ArgumentError
+        If a name cannot be used.
+    """
+    if len(names) != len(fake.shape):
+        raise ShapeError(
+            f"sizes={shown(names)} has {len(names)}"
+            f" {'entry' if len(names) == 1 else 'entries'} for {abbreviated(fake)}",
+            do="give one for each axis, None where it is a number",
+        )
+    found = [
+        _size(context, f"{source}.shape[{axis}]", length, name)
+        for axis, (length, name) in enumerate(zip(fake.shape, names, strict=True))
+    ]
+    return _with_shape(fake, tuple(found))
+
+
+def _size(context: SizeContext, source: str, length: int, name: Any) -> Any:
+    if name is None:
+        return length
+    if isinstance(name, str):
+        return context.input_size(length, source, name)
+    if type(name) is not int:
+        raise ArgumentError(
+            f"{shown(name)} is not a size", do='give a name such as "batch", or None'
+        )
+    if name != length:
+        raise ShapeError(
+            f"{source} is {length}, and sizes say {name}",
+            do=f"write {length}, None or a name",
+        )
+    return length
+
+
+def symbolic_like(
+    fake: FakeArray,
+    source: str,
+    context: SizeContext,
+    axes: Collection[int] | None = None,
+) -> FakeArray:
+    """Make a fake array with a nameless symbolic size for each axis, or for some."""
+    found = [
+        context.input_size(length, f"{source}.shape[{axis}]")
+        if axes is None or axis in axes
+        else length
+        for axis, length in enumerate(fake.shape)
+    ]
+    return _with_shape(fake, tuple(found))
+
+
+def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
+    """Make a dense array of another shape, with the order of axes of `fake`."""
+    if 0 in fake.shape:  # NumPy gives no strides there
+        order = list(range(len(shape)))
+    else:
+        order = axis_order(fake.shape, fake.strides)
+    sizes = shape if all_plain(shape) else SymShape(shape)
+    return dense_fake(sizes, fake.dtype, order, fake.device)
+
+
+# ---- dynamic sizes and the sizes of real results ----
+
+
+# As a pytree it is a tuple: its sizes are leaves.
+add_own_node(SymShape, lambda shape: (tuple(shape), None), lambda _, sizes: (*sizes,))
+
+
+def all_known(real: Any) -> bool:
+    """Return whether all lengths are known; lazy arrays may have nan instead."""
+    return all(n == n for n in real.shape)  # noqa: PLR0124  # nan differs from itself
+
+
+def with_numbers(
+    reals: Sequence[Any], expected: Any, context: SizeContext
+) -> tuple[Any, str]:
+    """Return fake results with the sizes of real ones in place of dynamic sizes.
+
+    Also the fault of a size that is not within its bounds, or empty.
+    """
+    fakes = [v for v in flat(expected) if is_fake(v)]
+    arrays = [v for v in reals if is_array(v)]
+    shapes = [
+        (fake.shape, tuple(real.shape))
+        for fake, real in zip(fakes, arrays, strict=False)
+        if len(fake.shape) == len(real.shape) and all_known(real)
+    ]
+    pairs = [pair for fake, real in shapes for pair in zip(fake, real, strict=True)]
+    numbers = size_context.solve_names(pairs)
+    fault = size_context.fault_of(context, numbers)
+
+    def numbered(value: Any) -> Any:
+        if not is_fake(value):
+            return value
+        shape = tuple(
+            size_context.with_values(context, n, numbers) for n in value.shape
+        )
+        strides = tuple(
+            size_context.with_values(context, n, numbers) for n in value.strides
+        )
+        if any(type(n) is int and n == 0 for n in shape):
+            strides = (0,) * len(shape)
+        return make_fake(shape, value.dtype, strides, value.device)
+
+    return map_nested(expected, numbered), fault
+
+
+# ---- fake arrays in notebooks ----
+
+
+def _page_of(x: FakeArray) -> str:
+    """Write a fake array as HTML for notebooks."""
+    facts: list[tuple[str, Child]] = [
+        ("shape", html.mono(_tuple_text(x.shape))),
+        ("dtype", html.mono(str(x.dtype))),
+        ("strides", html.mono(_tuple_text(x.strides))),
+        ("layout", _layout(x)),
+        ("size", f"{_count(x.size)}, {_bytes(x)}"),
+        ("device", html.mono(x.device)),
+    ]
+    head = html.title(abbreviated(x), "FakeArray, no data")
+    return str(html.in_notebook(html.card(head, html.fact_list(facts))))
+
+
+def _tuple_text(lengths: tuple[Any, ...]) -> str:
+    texts = [str(length) for length in lengths]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _count(size: Any) -> str:
+    return counted(size, "element") if isinstance(size, int) else f"{size} elements"
+
+
+def _bytes(x: FakeArray) -> str:
+    return f"{x.nbytes:,} bytes" if isinstance(x.nbytes, int) else f"{x.nbytes} bytes"
+
+
+def _layout(x: FakeArray) -> str:
+    """Describe the order of the axes in memory."""
+    if len(x.shape) < 2:
+        return ""
+    if str(x.strides) == str(c_strides(x.shape, x.dtype.itemsize)):
+        return "C order: the last axis is dense"
+    reverse = c_strides(x.shape[::-1], x.dtype.itemsize)[::-1]
+    if str(x.strides) == str(reverse):
+        return "Fortran order: the first axis is dense"
+    return "neither C nor Fortran order"

@@ -41,7 +41,7 @@ DEFAULT = "default"
 
 
 class ArrayKind:
-    """The facts about one kind of array.
+    """Everything that is known about one kind of array.
 
     Attributes
     ----------
@@ -121,17 +121,17 @@ class ArrayKind:
         return self.name
 
     def device(self, x: Any) -> str:
-        """Device of an array of this kind."""
+        """Return the device of an array of this kind."""
         return self.name if self._device is None else self._device(x)
 
     def can_be_made(self) -> bool:
-        """Whether checks can turn NumPy arrays into arrays of this kind here."""
+        """Return whether checks can turn NumPy arrays into arrays of this kind here."""
         return self.is_checked and self.from_numpy is not None and self._is_at_hand()
 
 
 @cache
 def _cuda_answers() -> bool:
-    """Whether CuPy is installed and finds a device."""
+    """Return whether CuPy is installed and finds a device."""
     if importlib_util.find_spec("cupy") is None:
         return False
     with warnings.catch_warnings():
@@ -190,7 +190,7 @@ standard_kinds: set[str] = set()
 
 
 def speaks_standard_only(cls: type) -> bool:
-    """Whether arrays of a class have a namespace, and none of NumPy's protocols."""
+    """Return whether arrays of a class have a namespace, but not NumPy's protocols."""
     return hasattr(cls, "__array_namespace__") and not any(
         hasattr(cls, name) for name in ("__array_ufunc__", "__array_function__")
     )
@@ -219,7 +219,7 @@ kind_of: _Classes = _Classes()
 
 
 def registered_base(cls: type) -> type | None:
-    """The class of a known kind that `cls` is or derives from, or None."""
+    """Return the class of a known kind that `cls` is or derives from, or None."""
     base = _registered(cls)
     # One attribute alone: each value that is not an array comes here.
     is_possible = (
@@ -232,7 +232,7 @@ def registered_base(cls: type) -> type | None:
 
 
 def registered_kind(cls: type) -> ArrayKind | None:
-    """The kind of a class or of one it derives from; no plug-in is loaded for it."""
+    """Return the kind of a class or of its base, without loading a plug-in for it."""
     base = _registered(cls)
     return None if base is None else _by_class[base]
 
@@ -281,52 +281,52 @@ def load_kind(name: str) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array; fake and traced ones and NumPy scalars are."""
+    """Return whether a value is an array: also fake, traced, or a NumPy scalar."""
     return kind_of[type(value)] is not None
 
 
 def is_fake(value: Any) -> bool:
-    """Whether a value is a fake array."""
+    """Return whether a value is a fake array."""
     return kind_of[type(value)] is FAKE_ARRAY
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a transform follows a value."""
+    """Return whether a transform follows a value."""
     return kind_of[type(value)] is TRACED
 
 
 def has_data(value: Any) -> bool:
-    """Whether a value is anything but a fake or traced array."""
+    """Return whether a value is neither a fake nor a traced array."""
     kind = kind_of[type(value)]
     return kind is None or kind.has_data
 
 
 def has_memory(value: Any) -> bool:
-    """Whether a value is an array whose memory can be shared and written."""
+    """Return whether a value is an array whose memory can be shared and written."""
     kind = kind_of[type(value)]
     return kind is not None and kind.has_memory
 
 
 def has_device(value: Any) -> bool:
-    """Whether a value is an array that fixes the device of a call."""
+    """Return whether a value is an array that fixes the device of a call."""
     kind = kind_of[type(value)]
     return kind is not None and kind.has_device
 
 
 def kind_name(value: Any) -> str | None:
-    """Name of the kind of a value; None for what is not an array."""
+    """Return the name of the kind of a value; None for what is not an array."""
     kind = kind_of[type(value)]
     return None if kind is None else kind.name
 
 
 def device_of(x: Any) -> str:
-    """Name of the device of an array of any kind; "cpu" for other values."""
+    """Return the name of the device of an array of any kind; "cpu" for other values."""
     kind = kind_of[type(x)]
     return "cpu" if kind is None else kind.device(x)
 
 
 def is_array_class(annotation: object) -> bool:
-    """Whether an annotation is a class of arrays of a known kind."""
+    """Return whether an annotation is a class of arrays of a known kind."""
     return isinstance(annotation, type) and kind_of[annotation] is not None
 
 
@@ -377,19 +377,19 @@ def array_kind(x: Any) -> ArrayKind:
 
 
 def find_kind(name: str) -> ArrayKind:
-    """The kind of a name that `known_kinds` has."""
+    """Return the kind of a name that `known_kinds` has."""
     return _kinds[name]
 
 
 def find_or_make_kind(name: str) -> ArrayKind:
-    """The kind of a name; a new one if no kind has it."""
+    """Return the kind of a name, a new one if no kind has it."""
     new = ArrayKind(name)
     new.is_carried = True
     return _kinds.setdefault(name, new)
 
 
 def known_kinds() -> tuple[str, ...]:
-    """Names of all kinds that a kernel can be registered for, 'fake' among them."""
+    """Return the names of all kinds that a kernel can be registered for."""
     return tuple(name for name in _kinds if name not in _NOT_FOR_KERNELS)
 
 
@@ -397,17 +397,17 @@ def known_kinds() -> tuple[str, ...]:
 
 
 def known_devices() -> list[str]:
-    """Names of all kinds that are devices: all of `known_kinds` but 'fake'."""
+    """Return the names of all kinds that are devices: `known_kinds` without 'fake'."""
     return [name for name in known_kinds() if name != FAKE]
 
 
 def is_known_device(name: str) -> bool:
-    """Whether a kind that is a device has a name; loads its plug-in where needed."""
+    """Return whether a device has this name; load its plug-in where needed."""
     return name not in RESERVED and (name in _kinds or load_kind(name))
 
 
 def normalize_device(device: Any) -> str:
-    """Name of a device, such as ``"cpu"`` or ``"cuda:1"``.
+    """Return the full name of a device, such as ``"cpu"`` or ``"cuda:1"``.
 
     Parameters
     ----------
@@ -439,12 +439,12 @@ def normalize_device(device: Any) -> str:
 
 
 def device_kind(device: str) -> str:
-    """Name of the kind of array that lives on a device: ``"cuda"`` of ``"cuda:1"``."""
+    """Return the kind of array that lives on a device: ``"cuda"`` for ``"cuda:1"``."""
     return device.partition(":")[0]
 
 
 # ---- classes of other libraries beside arrays of ours ----
-# Which side decides an operation.
+# They decide which side computes an operation.
 
 
 _MISSING = object()
@@ -474,7 +474,7 @@ at_home: _AtHome = _AtHome()
 
 
 def _decides(cls: type, protocol: str) -> bool:
-    """Whether a class has a protocol that is neither NumPy's nor of a known kind."""
+    """Return whether a class has a protocol of a library that is not known here."""
     mine = getattr(cls, protocol, _MISSING)
     return mine is not _MISSING and mine is not getattr(
         registered_base(cls) or np.ndarray, protocol, _MISSING
@@ -482,12 +482,12 @@ def _decides(cls: type, protocol: str) -> bool:
 
 
 def joined(value: Any, like: Any) -> Any:
-    """A list that is an operand of a ufunc as an array, as NumPy makes one of it."""
+    """Return an operand that is a list as an array, as NumPy makes one of it."""
     return np.asarray(value, like=like) if isinstance(value, list | tuple) else value
 
 
 def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a value of another library takes part in the call of a ufunc."""
+    """Return whether a value of another library takes part in a call of a ufunc."""
     given = inputs
     if kwargs:
         given = (*inputs, *(kwargs.get("out") or ()), kwargs.get("where"))
@@ -499,7 +499,7 @@ def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def any_foreign(classes: Iterable[type], protocol: str) -> bool:
-    """Whether a value of another library takes part, which then decides.
+    """Return whether a value of another library takes part, which then decides.
 
     Source: NEP 13 and NEP 18: an implementation that does not know all the classes
     returns NotImplemented.
@@ -514,7 +514,7 @@ def any_foreign(classes: Iterable[type], protocol: str) -> bool:
 
 
 def has_own_rules(cls: type) -> bool:
-    """Whether a class of NumPy arrays means something else by ``x * y`` than NumPy's.
+    """Return whether ``x * y`` means something else for a class than for NumPy.
 
     np.matrix and masked arrays do.
     """
@@ -524,7 +524,7 @@ def has_own_rules(cls: type) -> bool:
 
 
 def decides_ufuncs(cls: type) -> bool:
-    """Whether a class of NumPy arrays has ufuncs of its own; registered classes have not."""
+    """Return whether a class that is not registered has ufuncs of its own."""
     return issubclass(cls, np.ndarray) and _decides(cls, "__array_ufunc__")
 
 
@@ -541,7 +541,7 @@ def check_own_rules(value: Any, what: str, error: type[CustomOpError]) -> None:
 
 
 def _is_refused(cls: type) -> bool:
-    """False; raise for a class with arithmetic of its own, which would be lost."""
+    """Return False, or raise for a class whose own arithmetic would be lost."""
     if has_own_rules(cls):
         raise ArgumentError(
             f"a {cls.__name__} beside a traced or fake array: its own arithmetic would"
@@ -564,12 +564,12 @@ PLAIN = (
     " it"
 )
 
-# The answer of a class without a say: the operator raises, and says what it takes.
+# The answer of a class that does not take part: the operator raises.
 UNDECIDED = object()
 
 
 def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
-    """The answer of another library to ``x op y``, where `other` is one of the two.
+    """Return what another library answers to ``x op y``; `other` is one of the two.
 
     Parameters
     ----------
@@ -595,7 +595,7 @@ def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
     return NotImplemented if method and hasattr(cls, method) else UNDECIDED
 
 
-# ---- wrappers ----
+# ---- wrappers: objects that hold arrays ----
 # Classes of objects that hold arrays and are not arrays themselves, as xarray's do.
 #
 # Such an object is never a leaf: a transform would take it for a constant, and what it
@@ -606,10 +606,10 @@ def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
 
 Handler: TypeAlias = Callable[[Any, Sequence[Any]], Any]
 
-# Class -> who calls operators on its objects.
-_by_class_wrappers: dict[type, Handler] = {}
+# Class -> the function that calls operators on its objects.
+_handlers: dict[type, Handler] = {}
 # Module -> class in it -> the same, or its path: ``"module:function"``.
-_by_path_wrappers: dict[str, dict[str, Handler | str]] = {
+_handlers_by_path: dict[str, dict[str, Handler | str]] = {
     "xarray": dict.fromkeys(
         ("DataArray", "Dataset", "Variable"),
         "customop.interop.xarray.labels:call_operator",
@@ -658,7 +658,7 @@ def register_array_wrapper(cls_or_path: type | str, handler: Handler) -> None:
             do="pass a function of an operator and the values of its parameters",
         )
     if isinstance(cls_or_path, type):
-        _by_class_wrappers[cls_or_path] = handler
+        _handlers[cls_or_path] = handler
         return
     module, dot, name = str(cls_or_path).rpartition(".")
     if not isinstance(cls_or_path, str) or not dot or not name.isidentifier():
@@ -666,44 +666,38 @@ def register_array_wrapper(cls_or_path: type | str, handler: Handler) -> None:
             f"register_array_wrapper: {shown(cls_or_path)} is neither a class nor a path",
             do='pass the class, or "module.Class"',
         )
-    _by_path_wrappers.setdefault(module, {})[name] = handler
+    _handlers_by_path.setdefault(module, {})[name] = handler
 
 
 def may_wrap() -> bool:
-    """Whether there can be such an object: its module is imported."""
-    return bool(_by_class_wrappers) or not sys.modules.keys().isdisjoint(
-        _by_path_wrappers
-    )
+    """Return whether such an object can exist: its module is imported."""
+    return bool(_handlers) or not sys.modules.keys().isdisjoint(_handlers_by_path)
 
 
 def handler_of(cls: type) -> Handler | None:
-    """Who calls operators on objects of a class; None for other classes."""
+    """Return the function that calls operators on objects of a class, or None."""
     if cls.__module__ == "builtins" or not may_wrap():
         return None
-    for module in [name for name in [*_by_path_wrappers] if name in sys.modules]:
-        for name, handler in [*_by_path_wrappers[module].items()]:
+    for module in [name for name in [*_handlers_by_path] if name in sys.modules]:
+        for name, handler in [*_handlers_by_path[module].items()]:
             found = getattr(sys.modules[module], name, None)
             if isinstance(found, type):  # the module may be importing still
-                _by_class_wrappers.setdefault(found, _loader(found, handler))
+                _handlers.setdefault(found, _loader(found, handler))
     return next(
-        (
-            _by_class_wrappers[base]
-            for base in cls.__mro__
-            if base in _by_class_wrappers
-        ),
+        (_handlers[base] for base in cls.__mro__ if base in _handlers),
         None,
     )
 
 
 def _loader(cls: type, handler: Handler | str) -> Handler:
-    """The handler of a path, which is imported with the first call."""
+    """Return the handler of a path, which is imported with the first call."""
     if not isinstance(handler, str):
         return handler
     module, _, name = handler.partition(":")
 
     def call_imported(target: Any, values: Sequence[Any]) -> Any:
         found: Handler = getattr(import_module(module), name)
-        _by_class_wrappers[cls] = found
+        _handlers[cls] = found
         return found(target, values)
 
     return call_imported

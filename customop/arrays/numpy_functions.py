@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
-import re
 import sys
 from _thread import (
     RLock,
@@ -19,305 +18,14 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from customop.errors import CustomOpError, MissingRuleError, RegistrationError
+from customop.arrays.refusals import missing, numpy_name
+from customop.errors import RegistrationError
 from customop.later import later
 
-reasons: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
-fit: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
 ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
 
 
-# ---- names of NumPy's functions in messages ----
-
-
-def numpy_name(function: Any) -> str:
-    """``np.linalg.inv`` for that function, ``scipy.special.erf`` for that ufunc."""
-    if function is operator.getitem:
-        return "x[key]"
-    if function is operator.setitem:
-        return "x[key] = value"
-    if isinstance(function, tuple):
-        return f"{numpy_name(function[0])}.{function[1]}"
-    if isinstance(function, np.ufunc):
-        return _ufunc_name(function)
-    module = getattr(function, "__module__", None) or "numpy"
-    module = module.replace("numpy.lib.scimath", "numpy.emath")
-    module = module.replace("numpy", "np", 1)
-    return f"{module}.{getattr(function, '__name__', function)}"
-
-
-def _ufunc_name(ufunc: np.ufunc) -> str:
-    """The name of a ufunc with its module, which ufuncs themselves do not know."""
-    name = ufunc.__name__
-    if getattr(np, name, None) is ufunc:
-        return f"np.{name}"
-    known = [
-        path
-        for path, module in list(sys.modules.items())
-        if "._" not in f".{path}" and vars(module).get(name) is ufunc
-    ]
-    if not known:
-        return f"the ufunc {name}"
-    module = "np.strings" if "numpy.strings" in known else min(known, key=len)
-    return f"{module}.{name}"
-
-
-_IN = "in the call of "
-
-
-def name_call(error: CustomOpError, function: Any) -> None:
-    """Say which function the user has called, if the error names one inside of it.
-
-    The functions around it come later, so the last one to be named is the user's.
-    """
-    where = [line for line in error.where if not line.startswith(_IN)]
-    name = getattr(function, "__name__", "")
-    is_named = name in re.findall(r"\w+", error.what)
-    if not is_named and not any(re.search(rf"\bnp\.{name}\b", w) for w in where):
-        where.insert(0, f"{_IN}{numpy_name(function)}")
-    error.where = tuple(where)
-
-
-def missing(function: Any) -> MissingRuleError:
-    """The error for a NumPy function that has no operator."""
-    name = numpy_name(function)
-    reason = reasons.reason_of(function)
-    if reason is not None:
-        return MissingRuleError(
-            f"{name} has no operator: {reason.why}", do=reason.instead
-        )
-    if name.startswith("scipy.") and "customop.scipy" not in sys.modules:
-        return MissingRuleError(
-            f"{name} has no operator, so it cannot see traced or fake arrays",
-            do="import customop.scipy, which has operators for SciPy's functions",
-        )
-    key = numpy_name(function[0] if isinstance(function, tuple) else function)
-    key = "ufunc" if key.startswith("the ufunc ") else key
-    if isinstance(function, tuple):
-        key = f'({key}, "{function[1]}")'
-    return MissingRuleError(
-        f"{name} has no operator, so it cannot see traced or fake arrays",
-        do=f"wrap it with custom_op, then register_numpy_function({key}, op);"
-        " or pass stop_gradient(x) to use the value alone",
-    )
-
-
-# ---- the operators of NumPy's functions, imported when a function is first needed ----
-# Making the operators of all functions takes longer than the import of NumPy, and a
-# program calls few of them. So a package gives a table of its modules and of the
-# functions that each one registers. `find_function` imports the module of a function,
-# and `load_namespace` imports all modules of a package: whoever lists operators calls
-# it.
-
-
-# NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
-FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-
-
-# Those of them that get one array and call an operator with it alone -> this operator.
-_ALONE: dict[Any, Any] = {}
-
-
-class _Calls(dict[Any, Callable[..., Any]]):
-    """Key of `FUNCTIONS` -> the function that a call of what runs comes to.
-
-    The class of an operator holds that function, once it is compiled. To call the
-    operator takes 45 ns more (Python 3.11).
-    """
-
-    def __missing__(self, function: Any) -> Callable[..., Any]:
-        fn: Callable[..., Any] = self.find(function)
-        own = vars(type(fn)).get("__call__")
-        if own is not None:
-            call = own.__func__ if isinstance(own, staticmethod) else fn
-            self[function] = call
-            if self.find(function) is not fn:  # replaced meanwhile
-                self.pop(function, None)
-        return fn
-
-    def find(self, function: Any) -> Any:
-        """Return the operator or rule for a NumPy function."""
-        return find_function(function)
-
-
-class _CallsAlone(_Calls):
-    """The same for calls with one array and nothing else."""
-
-    def find(self, function: Any) -> Any:
-        """Return the operator or rule for a NumPy function."""
-        return find_alone(function)
-
-
-CALLS: _Calls = _Calls()
-ALONE: _CallsAlone = _CallsAlone()
-# Called with each function that is registered, so that nobody keeps what ran before.
-on_register: list[Callable[[Any], None]] = []
-
-# Name of a NumPy function, such as "sin" or "linalg.norm" -> the module that registers it.
-_modules: dict[str, str] = {}
-# Namespace of operators -> the modules that define them, until all are imported.
-_waiting: dict[str, Sequence[str]] = {}
-
-
-class _Loading:
-    """The imports on demand, of one thread at a time.
-
-    Until a module is complete, its operators lack rules. Its functions are found in
-    `FUNCTIONS` only afterwards, and other threads that look for them wait.
-    """
-
-    def __init__(self, lock: AbstractContextManager[bool]) -> None:
-        self._lock = lock
-        self._thread = 0
-        self._entered: dict[Any, tuple[Callable[..., Any], Any]] = {}
-
-    def load(self, modules: Sequence[str]) -> None:
-        """Import modules, then publish the functions that they registered."""
-        with self._lock:
-            before, self._thread = self._thread, get_ident()
-            try:
-                for module in modules:
-                    importlib.import_module(module)
-            finally:
-                self._thread = before
-                self._publish()
-
-    def _publish(self) -> None:
-        for function, (fn, alone) in self._entered.items():
-            module = _module_of(function)
-            is_there = module is None or module in sys.modules  # else its import failed
-            if is_there and function not in FUNCTIONS:
-                _publish(function, fn, alone)
-        self._entered.clear()
-
-    def enter(self, function: Any, fn: Callable[..., Any], alone: Any) -> None:
-        """Register a function: at once, unless its module is being imported here."""
-        if self._thread == get_ident():
-            self._entered[function] = fn, alone
-        else:
-            _publish(function, fn, alone)
-
-
-def _publish(function: Any, fn: Callable[..., Any], alone: Any) -> None:
-    _ALONE.pop(function, None)
-    FUNCTIONS[function] = fn
-    if alone is not None:
-        _ALONE[function] = alone
-    for calls in (CALLS, ALONE):
-        calls.pop(function, None)
-    for forget in on_register:
-        forget(function)
-
-
-# Held while modules are imported on demand. Who forks takes it, so that no child has a
-# half-imported module that it would wait for.
-loading_lock: AbstractContextManager[bool] = RLock()
-_loading = _Loading(loading_lock)
-
-
-def add_modules(namespace: str, package: str, functions: Mapping[str, str]) -> None:
-    """Have the modules of a package imported when their operators are needed.
-
-    Parameters
-    ----------
-    namespace : str
-        The namespace of all operators that the modules define.
-    package : str
-    functions : mapping
-        Name of each module in the package -> names of the NumPy functions that it
-        registers, separated by spaces: ``"sin"``, ``"linalg.norm"``, and ``".at"`` for
-        that method of every ufunc.
-    """
-    names = [f"{package}.{module}" for module in functions]
-    for module, listed in zip(names, functions.values(), strict=True):
-        _modules.update(dict.fromkeys(listed.split(), module))
-    _waiting[namespace] = names
-
-
-def _module_of(function: Any) -> str | None:
-    """The module that registers a NumPy function."""
-    if isinstance(function, tuple):
-        return _modules.get(f".{function[1]}")
-    name = getattr(function, "__name__", "")
-    if isinstance(function, np.ufunc):
-        return _modules.get(name)
-    module = getattr(function, "__module__", "")
-    return _modules.get(f"{module}.{name}".removeprefix("numpy."))
-
-
-def enter_function(function: Any, fn: Callable[..., Any], alone: Any = None) -> None:
-    """Register what runs for a NumPy function; a later registration replaces it.
-
-    Of one array and nothing else `fn` calls the operator `alone`, if that is given.
-    """
-    module = _module_of(function)
-    if module is not None and module not in sys.modules:
-        _loading.load((module,))  # else it would replace `fn` later
-    _loading.enter(function, fn, alone)
-
-
-def find_function(function: Any) -> Callable[..., Any]:
-    """Return what to call for a NumPy function, and import its module if needed.
-
-    Raises
-    ------
-    MissingRuleError
-        If the function has no operator.
-    """
-    found = FUNCTIONS.get(function)
-    if found is None:
-        module = _module_of(function)
-        if module is not None:
-            _loading.load((module,))
-            found = FUNCTIONS.get(function)
-    if found is None:
-        raise missing(function) from None
-    return found
-
-
-def find_alone(function: Any) -> Callable[..., Any]:
-    """Return what to call for a NumPy function of one array and nothing else.
-
-    The operator itself, where it is known which one `find_function` would call.
-    """
-    found = find_function(function)
-    alone: Callable[..., Any] = _ALONE.get(function, found)
-    return alone
-
-
-def load_operator(qualname: str) -> None:
-    """Import what defines the operator of a NumPy function of that name.
-
-    If the table has no such function, import everything in its namespace.
-    """
-    namespace, _, name = qualname.partition("::")
-    if namespace in _waiting and name in _modules:
-        _loading.load((_modules[name],))
-    else:
-        load_namespace(namespace)
-
-
-def load_namespace(namespace: str, asked_by: str = "") -> None:
-    """Import all modules that define operators of a namespace.
-
-    This does nothing when a module of the same package asks: it is being imported, and
-    another thread may load what waits for it.
-    """
-    modules = _waiting.get(namespace)
-    if modules is None or asked_by.partition(".")[0] == modules[0].partition(".")[0]:
-        return
-    _loading.load(modules)
-    _waiting.pop(namespace, None)
-
-
-def load_all() -> None:
-    """Import all modules that define operators."""
-    for namespace in tuple(_waiting):
-        load_namespace(namespace)
-
-
 # ---- NumPy's functions on arrays of any kind ----
-# Which operator runs, and where results go.
 
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
@@ -451,7 +159,7 @@ def run(
         return _computed(function, args, keywords)
     outs = out if isinstance(out, tuple) else (out,)
     name = numpy_name(function)
-    fit.check_outs(outs, name, value)
+    ufunc_keywords.check_outs(outs, name, value)
     is_ufunc = isinstance(function, np.ufunc)
     where = keywords.pop("where", True) if is_ufunc else True
     casting = keywords.get("casting", "same_kind")
@@ -467,7 +175,7 @@ def run(
     for one, new in zip(outs, news, strict=True):
         if one is not None:
             widens = is_ufunc and function is not np.matmul
-            fit.write_out(one, new, name, casting, where, widens=widens)
+            ufunc_keywords.write_out(one, new, name, casting, where, widens=widens)
     if len(outs) == 1:
         return outs[0]
     pairs = zip(outs, news, strict=True)
@@ -514,3 +222,234 @@ _BY_POSITION = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
+
+
+# ---- the operators of NumPy's functions, imported when a function is first needed ----
+# Making the operators of all functions takes longer than the import of NumPy, and a
+# program calls few of them. So a package gives a table of its modules and of the
+# functions that each one registers. `find_function` imports the module of a function,
+# and `load_namespace` imports all modules of a package: code that lists
+# operators calls it.
+
+
+# NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+
+# Those of them that get one array and call an operator with it alone -> this operator.
+_ALONE: dict[Any, Any] = {}
+
+
+class _Calls(dict[Any, Callable[..., Any]]):
+    """Key of `FUNCTIONS` -> the function that a call of its entry ends in.
+
+    The class of an operator holds that function, once it is compiled. To call the
+    operator takes 45 ns more (Python 3.11).
+    """
+
+    def __missing__(self, function: Any) -> Callable[..., Any]:
+        fn: Callable[..., Any] = self.find(function)
+        own = vars(type(fn)).get("__call__")
+        if own is not None:
+            call = own.__func__ if isinstance(own, staticmethod) else fn
+            self[function] = call
+            if self.find(function) is not fn:  # replaced meanwhile
+                self.pop(function, None)
+        return fn
+
+    def find(self, function: Any) -> Any:
+        """Return the operator or rule for a NumPy function."""
+        return find_function(function)
+
+
+class _CallsAlone(_Calls):
+    """The same for calls with one array and nothing else."""
+
+    def find(self, function: Any) -> Any:
+        """Return the operator or rule for a NumPy function."""
+        return find_alone(function)
+
+
+CALLS: _Calls = _Calls()
+ALONE: _CallsAlone = _CallsAlone()
+# Called with each function that is registered, to clear caches of what ran before.
+on_register: list[Callable[[Any], None]] = []
+
+# Name of a NumPy function, such as "sin" or "linalg.norm" -> the module that registers it.
+_modules: dict[str, str] = {}
+# Namespace of operators -> the modules that define them, until all are imported.
+_waiting: dict[str, Sequence[str]] = {}
+
+
+class _Loading:
+    """The imports on demand, of one thread at a time.
+
+    Until a module is complete, its operators lack rules. Its functions are found in
+    `FUNCTIONS` only afterwards, and other threads that look for them wait.
+    """
+
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+        self._lock = lock
+        self._thread = 0
+        self._entered: dict[Any, tuple[Callable[..., Any], Any]] = {}
+
+    def load(self, modules: Sequence[str], name: str = "") -> None:
+        """Import modules, then publish the functions that they registered.
+
+        Of what a module makes on demand, only `name` is made, or all without a name.
+        """
+        with self._lock:
+            before, self._thread = self._thread, get_ident()
+            try:
+                for module in modules:
+                    waiting = _on_demand(importlib.import_module(module))
+                    for each in [name] if name else [*waiting]:
+                        waiting.pop(each, _nothing)()
+            finally:
+                self._thread = before
+                self._publish()
+
+    def _publish(self) -> None:
+        for function, (fn, alone) in self._entered.items():
+            module = _modules.get(_name_of(function))
+            is_there = module is None or module in sys.modules  # else its import failed
+            if is_there and function not in FUNCTIONS:
+                _publish(function, fn, alone)
+        self._entered.clear()
+
+    def enter(self, function: Any, fn: Callable[..., Any], alone: Any) -> None:
+        """Register a function: at once, unless its module is being imported here."""
+        if self._thread == get_ident():
+            self._entered[function] = fn, alone
+        else:
+            _publish(function, fn, alone)
+
+
+def _on_demand(module: ModuleType | None) -> dict[str, Callable[[], object]]:
+    """Return what a module makes when it is needed: makers of operators, by name."""
+    return getattr(module, "ON_DEMAND", {})
+
+
+def _nothing() -> None:
+    """Make nothing: the name is made already."""
+
+
+def _publish(function: Any, fn: Callable[..., Any], alone: Any) -> None:
+    _ALONE.pop(function, None)
+    FUNCTIONS[function] = fn
+    if alone is not None:
+        _ALONE[function] = alone
+    for calls in (CALLS, ALONE):
+        calls.pop(function, None)
+    for forget in on_register:
+        forget(function)
+
+
+# Held while modules are imported on demand. Who forks takes it, so that no child has a
+# half-imported module that it would wait for.
+loading_lock: AbstractContextManager[bool] = RLock()
+_loading = _Loading(loading_lock)
+
+
+def add_modules(namespace: str, package: str, functions: Mapping[str, str]) -> None:
+    """Have the modules of a package imported when their operators are needed.
+
+    Parameters
+    ----------
+    namespace : str
+        The namespace of all operators that the modules define.
+    package : str
+    functions : mapping
+        Name of each module in the package -> names of the NumPy functions that it
+        registers, separated by spaces: ``"sin"``, ``"linalg.norm"``, and ``".at"`` for
+        that method of every ufunc. A module may have a dict ``ON_DEMAND`` of names and
+        functions that make their operators; each is called once, when it is needed.
+    """
+    names = [f"{package}.{module}" for module in functions]
+    for module, listed in zip(names, functions.values(), strict=True):
+        _modules.update(dict.fromkeys(listed.split(), module))
+    _waiting[namespace] = names
+
+
+def _name_of(function: Any) -> str:
+    """Return the name that a NumPy function has in `_modules`."""
+    if isinstance(function, tuple):
+        return f".{function[1]}"
+    name: str = getattr(function, "__name__", "")
+    if isinstance(function, np.ufunc):
+        return name
+    module = getattr(function, "__module__", "")
+    return f"{module}.{name}".removeprefix("numpy.")
+
+
+def enter_function(function: Any, fn: Callable[..., Any], alone: Any = None) -> None:
+    """Register what runs for a NumPy function; a later registration replaces it.
+
+    Of one array and nothing else `fn` calls the operator `alone`, if that is given.
+    """
+    name = _name_of(function)
+    module = _modules.get(name)
+    known = sys.modules.get(module or "")
+    if module is not None and (known is None or name in _on_demand(known)):
+        _loading.load((module,), name)  # else it would replace `fn` later
+    _loading.enter(function, fn, alone)
+
+
+def find_function(function: Any) -> Callable[..., Any]:
+    """Return what to call for a NumPy function, and import its module if needed.
+
+    Raises
+    ------
+    MissingRuleError
+        If the function has no operator.
+    """
+    found = FUNCTIONS.get(function)
+    if found is None:
+        name = _name_of(function)
+        if name in _modules:
+            _loading.load((_modules[name],), name)
+            found = FUNCTIONS.get(function)
+    if found is None:
+        raise missing(function) from None
+    return found
+
+
+def find_alone(function: Any) -> Callable[..., Any]:
+    """Return what to call for a NumPy function of one array and nothing else.
+
+    The operator itself, where it is known which one `find_function` would call.
+    """
+    found = find_function(function)
+    alone: Callable[..., Any] = _ALONE.get(function, found)
+    return alone
+
+
+def load_operator(qualname: str) -> None:
+    """Import what defines the operator of a NumPy function of that name.
+
+    If the table has no such function, import everything in its namespace.
+    """
+    namespace, _, name = qualname.partition("::")
+    if namespace in _waiting and name in _modules:
+        _loading.load((_modules[name],), name)
+    else:
+        load_namespace(namespace)
+
+
+def load_namespace(namespace: str, asked_by: str = "") -> None:
+    """Import all modules that define operators of a namespace.
+
+    This does nothing when a module of the same package asks: it is being imported, and
+    another thread may load what waits for it.
+    """
+    modules = _waiting.get(namespace)
+    if modules is None or asked_by.partition(".")[0] == modules[0].partition(".")[0]:
+        return
+    _loading.load(modules)
+    _waiting.pop(namespace, None)
+
+
+def load_all() -> None:
+    """Import all modules that define operators."""
+    for namespace in tuple(_waiting):
+        load_namespace(namespace)

@@ -39,8 +39,6 @@ from customop.arrays.numpy_functions import (
     INDEXING,
     SETTING,
     call_numpy,
-    missing,
-    name_call,
     place_of_out,
     run,
 )
@@ -50,6 +48,8 @@ from customop.arrays.refusals import (
     asked_by_setitem,
     called_method,
     instead_of_draw,
+    missing,
+    name_call,
 )
 from customop.errors import ArgumentError, CustomOpError
 from customop.shapes.sizes import Symbolic, with_arrays
@@ -107,7 +107,7 @@ class ArrayMethods(WritingMethods):
 
     @property
     def real(self) -> Any:
-        """Real parts."""
+        """The real parts."""
         return call_numpy(np.real, self)
 
     @real.setter
@@ -116,7 +116,7 @@ class ArrayMethods(WritingMethods):
 
     @property
     def imag(self) -> Any:
-        """Imaginary parts."""
+        """The imaginary parts."""
         return call_numpy(np.imag, self)
 
     @imag.setter
@@ -245,7 +245,7 @@ class ArrayMethods(WritingMethods):
         trace = as_method(np.trace)
 
     def conj(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ndarray.conj`: the array itself, unless its numbers are complex."""
+        """Do what `numpy.ndarray.conj` does: the array itself, unless it is complex."""
         if self.dtype.kind != "c" and not args and not kwargs:
             return self
         return run(np.conj, (self, *args), kwargs, self)
@@ -259,16 +259,16 @@ class ArrayMethods(WritingMethods):
         out: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """As `numpy.clip`, where one bound is enough."""
+        """Do what `numpy.clip` does, where one bound is enough."""
         refuse_own_rules((min, max, out))
         return run(np.clip, (self, min, max), {**kwargs, "out": out}, self)
 
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-        """As `numpy.choose`."""
+        """Do what `numpy.choose` does."""
         return run(np.choose, (self, choices), {"out": out, "mode": mode}, self)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Any:
-        """The array itself, which stays on its device."""
+        """Return the array itself, which stays on its device."""
         if device != device_of(self) or stream is not None:
             raise ArgumentError(
                 f"{describe(self)} cannot move to {device!r}",
@@ -277,19 +277,19 @@ class ArrayMethods(WritingMethods):
         return self
 
     def compress(self, condition: Any, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.compress`, with the array in the second place."""
+        """Do what `numpy.compress` does, with the array in the second place."""
         return run(np.compress, (condition, self, *args), kwargs, self)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
-        """As `numpy.reshape`; the lengths may come one by one."""
+        """Do what `numpy.reshape` does; the lengths may come one by one."""
         return call_numpy(np.reshape, self, _one(shape), **kwargs)
 
     def transpose(self, *axes: Any) -> Any:
-        """As `numpy.transpose`; the axes may come one by one."""
+        """Do what `numpy.transpose` does; the axes may come one by one."""
         return call_numpy(np.transpose, self, _one(axes) if axes else None)
 
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
-        """As `numpy.astype`."""
+        """Do what `numpy.astype` does."""
         found = call_numpy(np.astype, self, dtype, **kwargs)
         if self.shape or not is_traced(found):
             return found
@@ -299,12 +299,12 @@ class ArrayMethods(WritingMethods):
         return found if found.box_is_scalar else found[()]
 
     def copy(self, order: Any = "C") -> Any:
-        """As `numpy.ndarray.copy`, whose order is C by default."""
+        """Do what `numpy.ndarray.copy` does, whose order is C by default."""
         is_scalar = not self.shape and getattr(self, "box_is_scalar", False)
         return self[()] if is_scalar else self._make(np.copy, (self, order), {})
 
     def flatten(self, order: str = "C") -> Any:
-        """As `numpy.ndarray.flatten`: a copy."""
+        """Do what `numpy.ndarray.flatten` does: copy."""
         return call_numpy(np.copy, call_numpy(np.ravel, self, order))
 
     # ---- Python's rounding, of values without axes ----
@@ -332,7 +332,7 @@ class ArrayMethods(WritingMethods):
     # ---- protocols ----
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        """NumPy; for array-api-compat the namespace that it gives plain arrays."""
+        """Return NumPy, or for array-api-compat the namespace of plain arrays."""
         package = sys._getframe(1).f_globals.get("__package__") or ""
         if package.endswith("array_api_compat.common"):
             return namespace_of(import_module(package.removesuffix("common") + "numpy"))
@@ -378,7 +378,7 @@ class ArrayMethods(WritingMethods):
             raise
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """A result that is an array of its own: a buffer, or one without axes."""
+        """Make a result that is an array of its own: a buffer, or one without axes."""
         if function in _BY_SHAPE and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": device_of(self)}
         found = run(function, args, kwargs, self)
@@ -418,7 +418,7 @@ def _check_shuffled(array: Any, row: Any) -> None:
 def _with_sizes(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The result of a ufunc of symbolic sizes and arrays."""
+    """Compute a ufunc of symbolic sizes and arrays."""
     own = [v for v in inputs if isinstance(v, ArrayMethods)]
     if own:  # NumPy asks it next
         return NotImplemented
@@ -453,7 +453,7 @@ if np.ndarray.__flags__ & _SEQUENCE:  # since NumPy 2.5
 
 
 def _one(items: tuple[Any, ...]) -> Any:
-    """``(2, 3)`` from both ``f(2, 3)`` and ``f((2, 3))``."""
+    """Return ``(2, 3)`` for both ``f(2, 3)`` and ``f((2, 3))``."""
     return items[0] if len(items) == 1 else items
 
 

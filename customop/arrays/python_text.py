@@ -46,7 +46,7 @@ class PythonText:
         self.taken: set[str] = {"np", "co", "inf", "nan", "customop"}
 
     def value(self, value: Any, name: str) -> str:
-        """The text of a value; adds lines that it needs."""
+        """Write a value, and add the lines that it needs."""
         own = self.leaf(value, name)
         if own is not None:
             return own
@@ -60,11 +60,11 @@ class PythonText:
         return self.number(value)
 
     def leaf(self, value: Any, name: str) -> str | None:
-        """The text of a value that a subclass writes in its own way, or None."""
+        """Write a value that a subclass writes in its own way, or return None."""
         return None
 
     def number(self, value: Any) -> str:
-        """A number as text, with `inf` and `nan` as names."""
+        """Write a number, with `inf` and `nan` as names."""
         text = repr(value)
         is_special = "inf" in text or "nan" in text
         if isinstance(value, float | complex) and is_special:
@@ -88,7 +88,7 @@ class PythonText:
     # ---- arrays ----
 
     def write_array(self, value: Any, name: str) -> str:
-        """An array of any kind, with its layout."""
+        """Write an array of any kind, with its layout."""
         array_kind = kind_of[type(value)]
         if isinstance(value, np.generic):
             return f"np.{type(value).__name__}({self.number(value.item())})"
@@ -158,23 +158,23 @@ class PythonText:
         return [self.value(v, f"{name}_{i}") for i, v in enumerate(value)]
 
     def write_list(self, value: list[Any], name: str) -> str:
-        """A list."""
+        """Write a list."""
         return f"[{', '.join(self._items(value, name))}]"
 
     def write_tuple(self, value: tuple[Any, ...], name: str) -> str:
-        """A tuple or NamedTuple."""
+        """Write a tuple or NamedTuple."""
         if hasattr(value, "_fields"):
             return self.write_object(value, name)
         items = self._items(value, name)
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
     def write_dict(self, value: dict[str, Any], name: str) -> str:
-        """A dict."""
+        """Write a dict."""
         items = [f"{k!r}: {self.value(v, f'{name}_{k}')}" for k, v in value.items()]
         return f"{{{', '.join(items)}}}"
 
     def write_object(self, value: Any, name: str) -> str:
-        """A config object, by its constructor."""
+        """Write a config object as a call of its constructor."""
         fields = getattr(nests.get(type(value)), "by_call", None) or (
             getattr(value, "_fields", None) or _field_names(value)
         )
@@ -182,23 +182,23 @@ class PythonText:
         return f"{self.class_name(type(value))}({', '.join(given)})"
 
     def class_name(self, cls: type) -> str:
-        """The name of a class, whose module is imported."""
+        """Write the name of a class, whose module is imported."""
         self.needs(f"import {cls.__module__}")
         return f"{cls.__module__}.{cls.__qualname__}"
 
     def write_member(self, value: enum.Enum, name: str) -> str:
-        """A member of an Enum."""
+        """Write a member of an Enum."""
         cls = self.class_name(type(value))
         if value.name not in type(value).__members__:  # several flags at once
             return f"{cls}({value.value!r})"
         return f"{cls}[{value.name!r}]"
 
     def write_dtype(self, value: np.dtype[Any], name: str) -> str:
-        """A dtype."""
+        """Write a dtype."""
         return f"np.dtype({dtype_text(value)})"
 
     def write_generator(self, value: Any, name: str) -> str:
-        """A generator in its present state."""
+        """Write a generator in its present state."""
         bits = type(value.bit_generator).__name__
         state = value.bit_generator.state
 
@@ -226,7 +226,7 @@ _WRITERS: dict[type, Callable[[PythonText, Any, str], str]] = {
 
 
 def _has_special_parts(x: np.ndarray[Any, Any]) -> bool:
-    """Whether a complex array has parts that Python cannot write in a sum."""
+    """Return whether a complex array has parts that Python cannot write in a sum."""
     if x.dtype.kind != "c":
         return False
     parts = np.stack([x.real, x.imag])
@@ -234,7 +234,7 @@ def _has_special_parts(x: np.ndarray[Any, Any]) -> bool:
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
-    """Text from which `np.dtype` makes a dtype."""
+    """Write the text from which `np.dtype` makes a dtype."""
     if dtype.names is not None:
         return repr(np.lib.format.dtype_to_descr(dtype))
     is_plain = dtype.isnative and dtype.kind in "biufc"
@@ -242,7 +242,7 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 def _is_slotted(value: Any) -> bool:
-    """Whether a value is an object of a dataclass with slots."""
+    """Return whether a value is an object of a dataclass with slots."""
     return hasattr(type(value), "__dataclass_fields__")
 
 
@@ -257,12 +257,12 @@ def _field_names(value: Any) -> list[str]:
 
 
 def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Bytes from the first element of an array to its lowest and its highest."""
+    """Return the bytes from the first element to the lowest and to the highest."""
     found = [s * (n - 1) for s, n in zip(strides, shape, strict=True) if n]
     return sum(s for s in found if s < 0), sum(s for s in found if s > 0)
 
 
 def margin(values: np.ndarray[Any, Any]) -> int:
-    """Bytes before and after an array: its own size, rounded up to be aligned."""
+    """Return the bytes before and after an array: its own size, rounded up."""
     size: int = max(values.nbytes, values.dtype.itemsize)
     return -(-size // 64) * 64

@@ -1,21 +1,31 @@
-"""What traced and fake arrays refuse: their values, attributes they lack, and draws."""
+"""Refusals of traced and fake arrays: values, attributes, draws, and some functions."""
 
 from __future__ import annotations
 
 import dis
+import operator
 import re
 import sys
 from types import CodeType, FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from customop.arrays.nested import describe
-from customop.errors import DataDependentError, UnknownNameError, is_ours, user_frame
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    MissingRuleError,
+    UnknownNameError,
+    is_ours,
+    user_frame,
+)
+from customop.frozen import Frozen
 
-# ---- lost ----
-# Where NumPy or Python asks a traced or fake array for its value, which is refused.
+# ---- NumPy or Python asks a traced or fake array for its value, which is refused ----
 
 
-# What is refused, and what to do, where a user writes into an array.
+# The refused action and the advice where a user writes into an array.
 SETITEM = (
     "out[key] = value, with a plain array out, is given",
     "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004  # one text
@@ -31,7 +41,7 @@ _CLASSES = {
     "ndenumerate": "np.ndenumerate",
     "vectorize": "np.vectorize",
 }
-# What to write in place of what NumPy offers, where `traceable` does not help.
+# NumPy's name -> what to write instead, where `traceable` does not help.
 _INSTEAD = {
     "np.full": "np.full(shape, x, like=x)",
     "np.lib.stride_tricks.as_strided": "slices and reshape, np.broadcast_to for strides of"
@@ -50,13 +60,13 @@ _SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.op
 
 
 def _position() -> tuple[CodeType, int]:
-    """Code and instruction of the innermost frame outside of this package."""
+    """Return code and instruction of the innermost frame outside of this package."""
     frame = user_frame()
     return frame.f_code, frame.f_lasti
 
 
 def installed_caller() -> str | None:
-    """The function that asks, if it is one of an installed package.
+    """Return the function that asks, if it is one of an installed package.
 
     In NumPy it is the one that the user calls, by the name that users know: 'np.full',
     which itself calls others.
@@ -74,7 +84,7 @@ def installed_caller() -> str | None:
 
 
 def instead_of_caller(caller: str) -> str:
-    """Advice for a function of an installed package that asks for a value."""
+    """Return advice for a function of an installed package that asks for a value."""
     return _INSTEAD.get(caller, _TRACEABLE)
 
 
@@ -90,7 +100,7 @@ def _is_numpy(frame: FrameType) -> bool:
 
 
 def _public_name(code: CodeType) -> str | None:
-    """The name by which users call a function of NumPy, such as 'np.linalg.norm'."""
+    """Return the name that users call a NumPy function by: 'np.linalg.norm'."""
     cls, dot, _ = code.co_qualname.partition(".")
     if dot and cls in _CLASSES:
         return _CLASSES[cls]
@@ -106,13 +116,13 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def asked_by_setitem() -> bool:
-    """Whether the user's line is at ``out[key] = value``."""
+    """Return whether the user's line is at ``out[key] = value``."""
     code, instruction = _position()
     return code.co_code[instruction] in _SETITEM
 
 
 def called_method() -> str | None:
-    """Name of the method that the user's instruction calls: 'normal' of ``rng.normal(x)``."""
+    """Return the method that the user's line calls: 'normal' for ``rng.normal(x)``."""
     code, at = _position()
     found: tuple[int, str] | None = None
     start: tuple[int | None, int | None] | None = None
@@ -150,7 +160,7 @@ class Refusal:
         self.at: tuple[CodeType, int] = _position()
 
     def behind(self, error: ValueError | TypeError) -> DataDependentError | None:
-        """The refusal, if the other error comes from the same instruction."""
+        """Return the refusal, if the other error comes from the same instruction."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -158,7 +168,7 @@ class Refusal:
         return self.error if is_same else None
 
 
-# ---- attributes that arrays have, and traced and fake ones have not or cannot set ----
+# ---- attributes of arrays that traced and fake ones lack, or cannot set ----
 
 
 _MEMORY = "make an operator, with custom_op, of the code that reads the memory of x"
@@ -221,7 +231,7 @@ def refuse_setting(value: object, name: str) -> NoReturn:
 
 
 class AbsentAttribute:
-    """An attribute that arrays have and a class has not; reading it says so.
+    """An attribute of arrays that a class lacks; reading it raises and says so.
 
     A `__getattr__` would make the class read all its slots by a slower path.
     """
@@ -255,7 +265,7 @@ _FIXED = f"{_OPERATOR}have no derivative by that parameter"
 _WHOLE = f"{_OPERATOR}are whole numbers"
 
 # Method of a generator -> what to write.
-_DRAWS_INSTEAD: dict[str, str] = {
+_INSTEAD_OF_DRAW: dict[str, str] = {
     **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), _MOVED),
     **dict.fromkeys(("exponential", "rayleigh"), _SCALED),
     "uniform": "low + (high - low) * rng.uniform(size=shape)",
@@ -291,8 +301,8 @@ _DRAWS_INSTEAD: dict[str, str] = {
 
 
 def instead_of_draw(method: str) -> str | None:
-    """Advice for a method of a generator that is given a traced array."""
-    text = _DRAWS_INSTEAD.get(method)
+    """Return advice for a method of a generator that is given a traced array."""
+    text = _INSTEAD_OF_DRAW.get(method)
     return None if text is None else text.format(method)
 
 
@@ -300,14 +310,157 @@ def instead_of_draw(method: str) -> str | None:
 
 
 def has_bits(value: Any) -> bool:
-    """Whether a value is a generator of NumPy, of CuPy, or of a subclass."""
+    """Return whether a value is a generator of NumPy, CuPy or a subclass."""
     # The class comes first: a generator of a capture refuses the attribute.
     return hasattr(type(value), "bit_generator") or hasattr(value, "bit_generator")
 
 
 def bits_of(source: Any) -> Any:
-    """The bits that a generator draws from, also that of a capture; other values as they are."""
-    module: Any = sys.modules.get("numpy.random")  # imported by whoever has one
+    """Return the bits that a generator draws from; other values as they are."""
+    module: Any = sys.modules.get("numpy.random")  # imported where a generator exists
     if module is not None and isinstance(source, module.Generator):
         return module.Generator.bit_generator.__get__(source)
     return getattr(source, "bit_generator", source)
+
+
+# ---- names of NumPy's functions in messages, and the error where one has no operator ----
+
+
+def numpy_name(function: Any) -> str:
+    """Write the name of a function: ``np.linalg.inv``, ``scipy.special.erf``."""
+    if function is operator.getitem:
+        return "x[key]"
+    if function is operator.setitem:
+        return "x[key] = value"
+    if isinstance(function, tuple):
+        return f"{numpy_name(function[0])}.{function[1]}"
+    if isinstance(function, np.ufunc):
+        return _ufunc_name(function)
+    module = getattr(function, "__module__", None) or "numpy"
+    module = module.replace("numpy.lib.scimath", "numpy.emath")
+    module = module.replace("numpy", "np", 1)
+    return f"{module}.{getattr(function, '__name__', function)}"
+
+
+def _ufunc_name(ufunc: np.ufunc) -> str:
+    """Write the name of a ufunc with its module, which it does not know itself."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return f"np.{name}"
+    known = [
+        path
+        for path, module in list(sys.modules.items())
+        if "._" not in f".{path}" and vars(module).get(name) is ufunc
+    ]
+    if not known:
+        return f"the ufunc {name}"
+    module = "np.strings" if "numpy.strings" in known else min(known, key=len)
+    return f"{module}.{name}"
+
+
+_IN = "in the call of "
+
+
+def name_call(error: CustomOpError, function: Any) -> None:
+    """Say which function the user has called, if the error names one inside of it.
+
+    The functions around it come later, so the last one to be named is the user's.
+    """
+    where = [line for line in error.where if not line.startswith(_IN)]
+    name = getattr(function, "__name__", "")
+    is_named = name in re.findall(r"\w+", error.what)
+    if not is_named and not any(re.search(rf"\bnp\.{name}\b", w) for w in where):
+        where.insert(0, f"{_IN}{numpy_name(function)}")
+    error.where = tuple(where)
+
+
+def missing(function: Any) -> MissingRuleError:
+    """Make the error for a NumPy function that has no operator."""
+    name = numpy_name(function)
+    reason = reason_of(function)
+    if reason is not None:
+        return MissingRuleError(
+            f"{name} has no operator: {reason.why}", do=reason.instead
+        )
+    if name.startswith("scipy.") and "customop.scipy" not in sys.modules:
+        return MissingRuleError(
+            f"{name} has no operator, so it cannot see traced or fake arrays",
+            do="import customop.scipy, which has operators for SciPy's functions",
+        )
+    key = numpy_name(function[0] if isinstance(function, tuple) else function)
+    key = "ufunc" if key.startswith("the ufunc ") else key
+    if isinstance(function, tuple):
+        key = f'({key}, "{function[1]}")'
+    return MissingRuleError(
+        f"{name} has no operator, so it cannot see traced or fake arrays",
+        do=f"wrap it with custom_op, then register_numpy_function({key}, op);"
+        " or pass stop_gradient(x) to use the value alone",
+    )
+
+
+# ---- why some functions of NumPy have no operator, and what to use instead ----
+# Errors, ``customop coverage`` and the guide say it with these words.
+
+
+class Reason(Frozen):
+    """The reason why a function has no operator.
+
+    Attributes
+    ----------
+    why : str
+        A clause that follows "has no operator:".
+    instead : str
+        What to do, as errors say it.
+    """
+
+    why: str
+    instead: str
+
+
+_TEXT: Final = Reason(
+    "text has no derivative",
+    "call it outside of the transform, and pass numbers that are made of the text",
+)
+_DATES: Final = Reason(
+    "dates have no derivative",
+    "call it outside of the transform, and pass its result as a number",
+)
+_SAVES: Final = Reason(
+    "a file takes values, and a traced or fake array may not have one",
+    "return the array from the function, and save it there",
+)
+_READS: Final = Reason(
+    "it reads text, memory or Python values, and never a traced or fake array",
+    "leave like= away, and compute with its result",
+)
+_PRINTS: Final = Reason(
+    "a traced or fake array may have no digits to print",
+    "use print(x), which shows what is known, or print the result of the function",
+)
+_NO_MEMORY: Final = Reason(
+    "a traced or fake array has no memory of its own",
+    "ask it of the plain arrays, outside of the transform",
+)
+
+_REASONS: dict[str, Reason] = {
+    **dict.fromkeys(("array2string", "array_repr", "array_str"), _PRINTS),
+    **dict.fromkeys(("save", "savetxt", "savez", "savez_compressed"), _SAVES),
+    **dict.fromkeys(("may_share_memory", "shares_memory"), _NO_MEMORY),
+    **dict.fromkeys(
+        ("busday_count", "busday_offset", "datetime_as_string", "is_busday"), _DATES
+    ),
+    **dict.fromkeys(
+        ("frombuffer", "fromfile", "fromiter", "fromstring", "genfromtxt", "loadtxt"),
+        _READS,
+    ),
+}
+
+
+def reason_of(function: Any) -> Reason | None:
+    """Return why a function of NumPy has no operator; None without a special reason."""
+    name = getattr(function, "__name__", "")
+    if getattr(np, name, None) is function:
+        return _REASONS.get(name)
+    # NumPy imports this module at its first use.
+    text = sys.modules.get("numpy.strings")
+    return _TEXT if getattr(text, name, None) is function else None

@@ -16,8 +16,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import speaks_standard_only
-from customop.arrays.nested import map_nested
-from customop.arrays.numpy_functions import numpy_name
+from customop.arrays.nested import flat, map_nested
+from customop.arrays.refusals import numpy_name
 from customop.errors import MissingRuleError
 
 # ---- functions of the array API standard by what NumPy's functions mean ----
@@ -35,7 +35,7 @@ class Enclosed:
         self.array: Any = array
 
     def made(self, array: Any) -> Self:
-        """Another array, enclosed as this one."""
+        """Enclose another array as this one."""
         return type(self)(array)
 
     @property
@@ -65,34 +65,163 @@ class Enclosed:
 
     @property
     def real(self) -> Self:
-        """Real parts."""
+        """The real parts."""
         return self if self.dtype.kind != "c" else call_one(self, "real")
 
     def astype(self, dtype: Any, **kwargs: Any) -> Self:
-        """The array with elements of another dtype."""
+        """Cast the elements to another dtype."""
         if self.dtype.kind == "c" and np.dtype(dtype).kind != "c":
             return self.real.astype(dtype)
         return call_one(self, "astype", np.dtype(dtype))
 
 
-# ---- values ----
+# ---- arrays of the standard, as kernels made of NumPy's functions see them ----
+# Such arrays take part in none of NumPy's protocols. A kernel gets each of them in a
+# `Standard`, which does: it calls the function of that meaning in the namespace of the
+# array.
+
+
+@lru_cache(maxsize=4096)
+def on_standard(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a kernel for all kinds of one for NumPy's arrays or the standard's."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = [map_nested(v, _enclosed) for v in args]
+        named = {key: map_nested(v, _enclosed) for key, v in kwargs.items()}
+        return map_nested(kernel(*given, **named), _taken_out)
+
+    return run
+
+
+def _enclosed(value: Any) -> Any:
+    return Standard(value) if speaks_standard_only(type(value)) else value
+
+
+def _taken_out(value: Any) -> Any:
+    return value.array if type(value) is Standard else value
+
+
+class Standard(Enclosed, NDArrayOperatorsMixin):
+    """An array of the standard that NumPy's functions can be called with, too."""
+
+    __slots__ = ()
+    __array_priority__: ClassVar[float] = 100.0
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == is elementwise
+
+    # ---- what kernels ask an array for ----
+
+    @property
+    def T(self) -> Standard:  # noqa: N802  # NumPy's name
+        """The array with its axes reversed."""
+        return permuted(self)
+
+    @property
+    def imag(self) -> Standard:
+        """The imaginary parts."""
+        return call_one(self, "imag")
+
+    def copy(self, order: str = "C") -> Standard:
+        """Copy the array."""
+        return Standard(self.space.asarray(self.array, copy=True))
+
+    def conj(self) -> Standard:
+        """Return the complex conjugates."""
+        return self if self.dtype.kind != "c" else call_one(self, "conj")
+
+    def __bool__(self) -> bool:
+        return bool(self.array)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Standard:
+        return Standard(self.array[full_key(self, key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[full_key(self, key)] = lowered(self, value)
+
+    def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(np, name)(self, *args, **kwargs)
+
+    # Any: type checkers know no partialmethod of these.
+    sum: Any = partialmethod(_method, "sum")
+    prod: Any = partialmethod(_method, "prod")
+    mean: Any = partialmethod(_method, "mean")
+    std: Any = partialmethod(_method, "std")
+    max: Any = partialmethod(_method, "max")
+    min: Any = partialmethod(_method, "min")
+    any: Any = partialmethod(_method, "any")
+    all: Any = partialmethod(_method, "all")
+    squeeze: Any = partialmethod(_method, "squeeze")
+    take: Any = partialmethod(_method, "take")
+    ravel: Any = partialmethod(_method, "ravel")
+    round: Any = partialmethod(_method, "round")
+    cumsum: Any = partialmethod(_method, "cumsum")
+    cumprod: Any = partialmethod(_method, "cumprod")
+    argsort: Any = partialmethod(_method, "argsort")
+    clip: Any = partialmethod(_method, "clip")
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return the array with other lengths."""
+        return self._method("reshape", shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return the array with its axes in another order."""
+        return permuted(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+    # ---- protocols ----
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return _Namespace(self)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        if method == "reduce" and ufunc in REDUCED:
+            return reduced(REDUCED[ufunc], *inputs, **kwargs)
+        if method != "__call__" or kwargs:
+            raise missing_in(self, (ufunc, method))
+        return elementwise(self, ufunc, inputs)
+
+    def __array_function__(
+        self, function: Any, classes: Any, args: Any, kwargs: Any
+    ) -> Any:
+        return call_numpy_function(self, function, args, kwargs)
+
+
+class _Namespace:
+    """The namespace of an array, with functions that take and return `Standard`."""
+
+    __slots__ = ("_like",)
+
+    def __init__(self, like: Standard) -> None:
+        self._like = like
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._like.space, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+        return lambda *args, **kwargs: call(self._like, name, *args, **kwargs)
+
+
+# ---- values on their way in and out ----
 
 
 def lowered(like: Enclosed, value: Any) -> Any:
-    """A value as functions of the namespace take it."""
-    if isinstance(value, Enclosed):
-        return value.array
-    if isinstance(value, np.ndarray | np.generic):
-        return like.space.asarray(np.asarray(value))
-    if isinstance(value, np.dtype):
-        return getattr(like.space, value.name)
-    if isinstance(value, list | tuple):
-        return type(value)([lowered(like, v) for v in value])
-    return value
+    """Convert a value to what functions of the namespace take."""
+
+    def lower(leaf: Any) -> Any:
+        if isinstance(leaf, Enclosed):
+            return leaf.array
+        if isinstance(leaf, np.ndarray | np.generic):
+            return like.space.asarray(np.asarray(leaf))
+        return getattr(like.space, leaf.name) if isinstance(leaf, np.dtype) else leaf
+
+    return map_nested(value, lower)
 
 
 def full_key(like: Enclosed, key: Any) -> Any:
-    """A key in full: the standard wants all axes, or an Ellipsis for the rest."""
+    """Complete a key: the standard wants all axes, or an Ellipsis for the rest."""
     items = key if isinstance(key, tuple) else (key,)
     found = tuple([lowered(like, item) for item in items])
     if len(items) == 1 and getattr(items[0], "dtype", None) == np.bool_:
@@ -105,7 +234,7 @@ def full_key(like: Enclosed, key: Any) -> Any:
 def _by_name(
     function: Any, args: Sequence[Any], count: int
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The leading arrays of a call, and the other arguments by NumPy's names.
+    """Return the leading arrays of a call, and other arguments by NumPy's names.
 
     The standard takes options by name only. Those that are None are left out. At least
     `count` arguments are leading ones.
@@ -119,9 +248,7 @@ def _by_name(
 
 
 def _is_operand(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_is_operand, value))
-    return isinstance(value, Enclosed | np.ndarray)
+    return any(isinstance(leaf, Enclosed | np.ndarray) for leaf in flat(value))
 
 
 @lru_cache(maxsize=1024)
@@ -136,7 +263,7 @@ def _raised(like: Enclosed, value: Any) -> Any:
 
 
 def _function(like: Enclosed, name: str) -> Any:
-    """A function of the namespace or of an extension of it."""
+    """Return a function of the namespace or of an extension of it."""
     found = like.space
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -161,7 +288,7 @@ def call_one(x: EnclosedT, name: str, *args: Any, **kwargs: Any) -> EnclosedT:
 
 
 def missing_in(like: Enclosed, function: Any) -> MissingRuleError:
-    """The error for what the namespace of an array lacks."""
+    """Make the error for what the namespace of an array lacks."""
     name = function if isinstance(function, str) else numpy_name(function)
     space = getattr(like.space, "__name__", "the array API standard")
     return MissingRuleError(
@@ -170,7 +297,7 @@ def missing_in(like: Enclosed, function: Any) -> MissingRuleError:
     )
 
 
-# ---- ufuncs ----
+# ---- NumPy's ufuncs by the names of the standard ----
 
 _RENAMED: dict[str, str] = {
     **{
@@ -201,7 +328,7 @@ _CLASSES: dict[type, Any] = {
 
 @lru_cache(maxsize=4096)
 def _loop(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The dtypes of the loop that NumPy runs for operands of these dtypes or classes."""
+    """Return the dtypes of the loop that NumPy runs for such operands."""
     return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
 
 
@@ -229,7 +356,7 @@ def elementwise(like: Enclosed, ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
 
 # ---- functions with other parameters than NumPy's ----
 
-# How many parameters of a function have no name.
+# Function -> number of its parameters without a name.
 _POSITIONAL: dict[str, int] = {"moveaxis": 3, "tile": 2, "repeat": 2}
 
 
@@ -249,7 +376,7 @@ def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def _of_lower(name: str) -> Callable[..., Any]:
-    """A function of symmetric matrices: the standard reads what half it likes."""
+    """Make a function of symmetric matrices: the standard reads either half."""
 
     def of_lower(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  # NumPy's name
         if UPLO != "L":
@@ -279,7 +406,7 @@ REDUCED: dict[Any, str] = {
 
 @lru_cache(maxsize=1024)
 def _sum_dtype(name: str, dtype: Any) -> np.dtype[Any]:
-    """The dtype that NumPy reduces in."""
+    """Return the dtype that NumPy reduces in."""
     if name in ("any", "all", "max", "min", "argmax", "argmin"):
         return dtype  # type: ignore[no-any-return]  # as it is given
     return getattr(np, name)(np.ones(1, dtype)).dtype  # type: ignore[no-any-return]  # a dtype
@@ -288,7 +415,7 @@ def _sum_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 def reduced(
     name: str, x: Any, axis: Any = None, keepdims: Any = False, **kwargs: Any
 ) -> Any:
-    """A reduction in the dtype that NumPy reduces in."""
+    """Reduce in the dtype that NumPy reduces in."""
     given = {key: v for key, v in kwargs.items() if v is not None and v is not True}
     if given:
         raise missing_in(x, f"{name}({', '.join(given)}=)")
@@ -298,7 +425,7 @@ def reduced(
 
 
 def permuted(x: EnclosedT, axes: Any = None) -> EnclosedT:
-    """The array with its axes in another order, or reversed."""
+    """Return the array with its axes in another order, or reversed."""
     order = range(x.ndim)[::-1] if axes is None else axes
     return call_one(x, "permute_dims", tuple(order))
 
@@ -350,7 +477,7 @@ def _chosen(condition: Any, x: Any, y: Any) -> Any:
 
 
 def _of_first(name: str) -> Callable[..., Any]:
-    """A function of a list of arrays, which get the dtype that fits all."""
+    """Make a function of a list of arrays, which get the dtype that fits all."""
 
     def join(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
         like = next(v for v in arrays if isinstance(v, Enclosed))
@@ -462,134 +589,3 @@ def call_numpy_function(like: Enclosed, function: Any, args: Any, kwargs: Any) -
         raise missing_in(like, function)
     first, named = _by_name(function, args, _POSITIONAL.get(name, 0))
     return call(like, name, *first, **named, **kwargs)
-
-
-# ---- standard ----
-# Arrays of the array API standard, as kernels made of NumPy's functions see them.
-#
-# Such arrays take part in none of NumPy's protocols. A kernel gets each of them in a
-# `Standard`, which does: it calls the function of that meaning in the namespace of the
-# array.
-
-
-@lru_cache(maxsize=4096)
-def on_standard(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for all kinds, made of NumPy's functions or those of the standard."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        given = [map_nested(v, _enclosed) for v in args]
-        named = {key: map_nested(v, _enclosed) for key, v in kwargs.items()}
-        return map_nested(kernel(*given, **named), _taken_out)
-
-    return run
-
-
-def _enclosed(value: Any) -> Any:
-    return Standard(value) if speaks_standard_only(type(value)) else value
-
-
-def _taken_out(value: Any) -> Any:
-    return value.array if type(value) is Standard else value
-
-
-class Standard(Enclosed, NDArrayOperatorsMixin):
-    """An array of the standard that NumPy's functions can be called with, too."""
-
-    __slots__ = ()
-    __array_priority__: ClassVar[float] = 100.0
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == is elementwise
-
-    # ---- what kernels ask an array for ----
-
-    @property
-    def T(self) -> Standard:  # noqa: N802  # NumPy's name
-        """The array with its axes reversed."""
-        return permuted(self)
-
-    @property
-    def imag(self) -> Standard:
-        """Imaginary parts."""
-        return call_one(self, "imag")
-
-    def copy(self, order: str = "C") -> Standard:
-        """A copy."""
-        return Standard(self.space.asarray(self.array, copy=True))
-
-    def conj(self) -> Standard:
-        """Complex conjugates."""
-        return self if self.dtype.kind != "c" else call_one(self, "conj")
-
-    def __bool__(self) -> bool:
-        return bool(self.array)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Any) -> Standard:
-        return Standard(self.array[full_key(self, key)])
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[full_key(self, key)] = lowered(self, value)
-
-    def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(np, name)(self, *args, **kwargs)
-
-    # Any: type checkers know no partialmethod of these.
-    sum: Any = partialmethod(_method, "sum")
-    prod: Any = partialmethod(_method, "prod")
-    mean: Any = partialmethod(_method, "mean")
-    std: Any = partialmethod(_method, "std")
-    max: Any = partialmethod(_method, "max")
-    min: Any = partialmethod(_method, "min")
-    any: Any = partialmethod(_method, "any")
-    all: Any = partialmethod(_method, "all")
-    squeeze: Any = partialmethod(_method, "squeeze")
-    take: Any = partialmethod(_method, "take")
-    ravel: Any = partialmethod(_method, "ravel")
-    round: Any = partialmethod(_method, "round")
-    cumsum: Any = partialmethod(_method, "cumsum")
-    cumprod: Any = partialmethod(_method, "cumprod")
-    argsort: Any = partialmethod(_method, "argsort")
-    clip: Any = partialmethod(_method, "clip")
-
-    def reshape(self, *shape: Any) -> Any:
-        """The array with other lengths."""
-        return self._method("reshape", shape[0] if len(shape) == 1 else shape)
-
-    def transpose(self, *axes: Any) -> Any:
-        """The array with its axes in another order."""
-        return permuted(self, (axes[0] if len(axes) == 1 else axes) or None)
-
-    # ---- protocols ----
-
-    def __array_namespace__(self, api_version: str | None = None) -> Any:
-        return _Namespace(self)
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
-    ) -> Any:
-        if method == "reduce" and ufunc in REDUCED:
-            return reduced(REDUCED[ufunc], *inputs, **kwargs)
-        if method != "__call__" or kwargs:
-            raise missing_in(self, (ufunc, method))
-        return elementwise(self, ufunc, inputs)
-
-    def __array_function__(
-        self, function: Any, classes: Any, args: Any, kwargs: Any
-    ) -> Any:
-        return call_numpy_function(self, function, args, kwargs)
-
-
-class _Namespace:
-    """The namespace of an array, with functions that take and return `Standard`."""
-
-    __slots__ = ("_like",)
-
-    def __init__(self, like: Standard) -> None:
-        self._like = like
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._like.space, name)
-        if not callable(found) or isinstance(found, type):
-            return found
-        return lambda *args, **kwargs: call(self._like, name, *args, **kwargs)

@@ -82,7 +82,7 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _function_of(fn: Any) -> FunctionType:
-    """The function written in Python in a method, or in a function that NumPy dispatches."""
+    """Return the Python function in a method or behind NumPy's dispatch."""
     inner = getattr(fn, "_implementation", getattr(fn, "__func__", fn))
     if isinstance(inner, partial):
         return _function_of(inner.func)
@@ -95,7 +95,7 @@ def _function_of(fn: Any) -> FunctionType:
 
 
 def _package_of(fn: FunctionType) -> str:
-    """The package whose functions are copied: of NumPy only the one that `fn` is in."""
+    """Return the package whose functions are copied; of NumPy only that of `fn`."""
     # Functions that are made of text may be of no module.
     first, _, rest = (fn.__module__ or _NO_PACKAGE).partition(".")
     return fn.__module__.rpartition(".")[0] if first == "numpy" and rest else first
@@ -115,7 +115,7 @@ class _AdaptedNames:
         self._builtins = {**vars(builtins), "__import__": self._imported}
 
     def adapted(self, value: Any) -> Any:
-        """A value of the package, or the one that takes its place."""
+        """Return a value of the package, or the one that takes its place."""
         known = self._made.get(id(value))
         if known is None:
             # A function that leads to itself finds the original until it is copied.
@@ -154,7 +154,7 @@ class _AdaptedNames:
         return made
 
     def _imported(self, *args: Any, **kwargs: Any) -> Any:
-        """A module that a copied function imports."""
+        """Return a module that a copied function imports."""
         return self.adapted(__import__(*args, **kwargs))
 
     def _cell(self, cell: CellType) -> CellType:
@@ -198,10 +198,10 @@ class _AnyArray(type):
 
 
 class _ArrayOfAnyKind(metaclass=_AnyArray):
-    """In the place of np.ndarray."""
+    """The class that takes the place of np.ndarray."""
 
 
-# Functions whose results are new arrays; np.array is one unless it is told not to copy.
+# Functions whose results are new arrays; np.array is one unless it gets copy=False.
 _MAKERS = (
     *("zeros", "empty", "ones", "full", "copy", "array"),
     *("zeros_like", "empty_like", "ones_like", "full_like"),
@@ -227,7 +227,7 @@ class _TracedNumPy(ModuleType):
         return found
 
     def _making(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that makes arrays, which take traced values if they are of floats."""
+        """Make a function that makes arrays, from traced values if they are floats."""
 
         @wraps(function)
         def make(*args: Any, **kwargs: Any) -> Any:

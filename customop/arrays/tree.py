@@ -65,7 +65,7 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:  # noqa: A001  # 
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Leaves of a tree, in order.
+    """Return the leaves of a tree, in order.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def structure(tree: Any) -> Structure:
-    """Structure of a tree, which can be compared and gives `unflatten` its shape.
+    """Return the structure of a tree, which compares equal and serves `unflatten`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def structure(tree: Any) -> Structure:
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """Leaves of a tree in order, and its structure.
+    """Return the leaves of a tree in order, and its structure.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     count = sum(math.prod(shape) for shape, _ in models)
 
     def unravel(vector: Array) -> Any:
-        """The tree of a vector."""
+        """Return the tree of a vector."""
         _check_vector(vector, count)
         return nested.unflatten(structure, _parts(vector, models))
 
@@ -252,7 +252,7 @@ def _check_vector(vector: Any, count: int) -> None:
 
 
 def _parts(vector: Any, models: Sequence[tuple[tuple[int, ...], Any]]) -> list[Any]:
-    """Arrays of these shapes and dtypes, one after the other in a vector."""
+    """Return arrays of these shapes and dtypes, one after the other in a vector."""
     parts, start = [], 0
     for shape, dtype in models:
         size = math.prod(shape)

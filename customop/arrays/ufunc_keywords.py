@@ -1,18 +1,17 @@
-"""Keywords of ufuncs, results written to `out`, and functions that have no operator."""
+"""Keywords of ufuncs, and results that are written into the array of `out`."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from customop.arrays.array import dtype_of, in_byte_order
+from customop.arrays.array import dtype_of, in_byte_order, read_dtype
 from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.nested import describe
-from customop.arrays.numpy_functions import numpy_name
+from customop.arrays.refusals import numpy_name
 from customop.errors import ArgumentError, ShapeError
 
 # ---- keywords of ufuncs: where, dtype, signature, casting, order, subok ----
@@ -76,7 +75,7 @@ def call_with(
     if order not in ("K", "C", "F"):
         raise _refused(ufunc, "order")
     if any(name in given and name not in own for name in _CASTS):
-        inputs = _cast(ufunc, inputs, given)
+        inputs = _cast_inputs(ufunc, inputs, given)
     found = fn(*inputs, **own)
     if order == "K":
         return found
@@ -91,7 +90,7 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _named(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords that a function names, or all if it takes any."""
+    """Return the keywords that a function names, or all if it takes any."""
     # The signature of an operator itself is that of its kernel, often the ufunc.
     parameters = inspect.signature(getattr(fn, "call", fn)).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -109,10 +108,10 @@ def _refused(ufunc: np.ufunc, name: str) -> ArgumentError:
 # ---- dtypes ----
 
 
-def _cast(
+def _cast_inputs(
     ufunc: np.ufunc, inputs: Sequence[Any], given: Mapping[str, Any]
 ) -> list[Any]:
-    """The inputs in the dtypes of the loop that NumPy picks."""
+    """Cast the inputs to the dtypes of the loop that NumPy picks."""
     kinds = [dtype_of(x) if is_array(x) else _kind(x) for x in inputs]
     signature, nones = _signature(ufunc, given), [None] * ufunc.nout
     # Two steps: with classes of numbers, NumPy 2.4.6 crashes where a cast is an error.
@@ -129,7 +128,7 @@ def _cast(
 
 
 def _taken_for(kind: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of an input; a Python number takes that of the loop, if it fits."""
+    """Return the dtype of an input; a Python number takes the loop's, if it fits."""
     if isinstance(kind, np.dtype):
         return kind
     return dtype if dtype.kind in _FITS[kind] else np.dtype(kind)
@@ -140,7 +139,7 @@ _FITS: dict[Any, str] = {int: "iufc", float: "fc", complex: "c"}
 
 
 def _kind(value: Any) -> Any:
-    """The class of a Python number, or the dtype that NumPy gives to a value."""
+    """Return the class of a Python number, or the dtype that NumPy gives a value."""
     plain = type(value)
     return plain if plain in (int, float, complex) else np.asarray(value).dtype
 
@@ -158,7 +157,7 @@ def _signature(ufunc: np.ufunc, given: Mapping[str, Any]) -> Any:
         return given.get("signature", (None,) * ufunc.nargs)
     if "signature" in given:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
-    return (*[None] * ufunc.nin, *[np.dtype(given["dtype"])] * ufunc.nout)
+    return (*[None] * ufunc.nin, *[read_dtype(given["dtype"])] * ufunc.nout)
 
 
 # ---- elements that are not computed ----
@@ -170,7 +169,7 @@ _SAFE = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
 def hide(
     ufunc: np.ufunc, inputs: Sequence[Any], where: Any, outs: Sequence[Any]
 ) -> list[Any]:
-    """The inputs with a harmless number where the ufunc does not compute.
+    """Put a harmless number where the ufunc does not compute.
 
     So neither warnings nor gradients that are not finite come from there.
     """
@@ -199,7 +198,7 @@ _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
 def is_reduction(function: Any) -> bool:
-    """Whether a NumPy function casts its results to any dtype of `out`."""
+    """Return whether a NumPy function casts its results to any dtype of `out`."""
     if isinstance(function, tuple):
         return function[1] in _METHODS
     return function in _REDUCTIONS
@@ -208,7 +207,7 @@ def is_reduction(function: Any) -> bool:
 def for_out(
     out: Any, function: Any, args: Sequence[Any], keywords: dict[str, Any]
 ) -> Sequence[Any]:
-    """The arguments of a reduction, which computes in a dtype that holds those of `out`."""
+    """Return the arguments of a reduction in a dtype that holds those of `out`."""
     if isinstance(function, tuple):
         is_chosen = function[0] not in _LOGICAL
     else:
@@ -221,14 +220,13 @@ def for_out(
     return args
 
 
-# ---- fit ----
-# Results that are written in place, cast and broadcast to the array as by NumPy.
+# ---- results that are written into an array: cast and broadcast as NumPy does ----
 
 
 def fit_into(
     box: Any, new: Any, name: str, casting: Any = "same_kind", *, widens: bool = True
 ) -> Any:
-    """A result in the dtype and shape of the array that it is written into.
+    """Cast and broadcast a result to the array that it is written into.
 
     Ufuncs broadcast it there (`widens`), other functions do not.
 
@@ -242,13 +240,13 @@ def fit_into(
     if not hasattr(new, "shape"):
         new = np.asarray(new)
     if new.dtype != box.dtype:
-        new = _cast_fit(box, new, name, casting)
+        new = _cast_result(box, new, name, casting)
     if tuple(new.shape) == tuple(box.shape):
         return new
     return _widened(box, new, name, widens=widens)
 
 
-def _cast_fit(box: Any, new: Any, name: str, casting: Any) -> Any:
+def _cast_result(box: Any, new: Any, name: str, casting: Any) -> Any:
     if not np.can_cast(new.dtype, box.dtype, casting):
         raise ArgumentError(
             f"{name}: cannot cast the result of dtype {new.dtype} to the dtype"
@@ -301,77 +299,9 @@ def write_out(
 
 
 def plain_refused(name: str, value: Any) -> ArgumentError:
-    """The error for a traced or fake value that is written into a plain array."""
+    """Make the error for a traced or fake value written into a plain array."""
     return ArgumentError(
         f"{name} would write {describe(value)} into a plain array",
         do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     )
-
-
-# ---- why some functions of NumPy have no operator, and what to use instead ----
-# Errors, ``customop coverage`` and the guide say it with these words.
-
-
-class Reason(NamedTuple):
-    """Why a function has no operator.
-
-    Attributes
-    ----------
-    why : str
-        A clause that follows "has no operator:".
-    instead : str
-        What to do, as errors say it.
-    """
-
-    why: str
-    instead: str
-
-
-_TEXT: Final = Reason(
-    "text has no derivative",
-    "call it outside of the transform, and pass numbers that are made of the text",
-)
-_DATES: Final = Reason(
-    "dates have no derivative",
-    "call it outside of the transform, and pass its result as a number",
-)
-_SAVES: Final = Reason(
-    "a file takes values, and a traced or fake array may not have one",
-    "return the array from the function, and save it there",
-)
-_READS: Final = Reason(
-    "it reads text, memory or Python values, and never a traced or fake array",
-    "leave like= away, and compute with its result",
-)
-_PRINTS: Final = Reason(
-    "a traced or fake array may have no digits to print",
-    "use print(x), which shows what is known, or print the result of the function",
-)
-_MEMORY: Final = Reason(
-    "a traced or fake array has no memory of its own",
-    "ask it of the plain arrays, outside of the transform",
-)
-
-_REASONS: dict[str, Reason] = {
-    **dict.fromkeys(("array2string", "array_repr", "array_str"), _PRINTS),
-    **dict.fromkeys(("save", "savetxt", "savez", "savez_compressed"), _SAVES),
-    **dict.fromkeys(("may_share_memory", "shares_memory"), _MEMORY),
-    **dict.fromkeys(
-        ("busday_count", "busday_offset", "datetime_as_string", "is_busday"), _DATES
-    ),
-    **dict.fromkeys(
-        ("frombuffer", "fromfile", "fromiter", "fromstring", "genfromtxt", "loadtxt"),
-        _READS,
-    ),
-}
-
-
-def reason_of(function: Any) -> Reason | None:
-    """Why a function of NumPy has no operator; None where there is no special reason."""
-    name = getattr(function, "__name__", "")
-    if getattr(np, name, None) is function:
-        return _REASONS.get(name)
-    # NumPy imports this module at its first use.
-    text = sys.modules.get("numpy.strings")
-    return _TEXT if getattr(text, name, None) is function else None

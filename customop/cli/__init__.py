@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Let what is left in the buffer go nowhere, or the interpreter complains at its end.
+    """Discard what is left in the buffer, or the interpreter complains at exit.
 
     Source: the note on SIGPIPE in the documentation of Python's `signal`.
     """
@@ -139,7 +139,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _command(options: Namespace) -> Command | None:
-    """The command that is named, or None."""
+    """Return the command that the options name, or None."""
     name = options.command
     if name is not None and name not in COMMANDS:
         raise UsageError(
@@ -151,7 +151,7 @@ def _command(options: Namespace) -> Command | None:
 
 
 def _check_page(command: Command, options: Namespace) -> None:
-    """Raise if there is no page, or nowhere to write it."""
+    """Raise if the command has no page, or the page cannot be written."""
     path: str = options.html
     if not command.has_page:
         raise UsageError(f"customop {command.name} has no page", do="leave out --html")
@@ -165,7 +165,7 @@ def _check_page(command: Command, options: Namespace) -> None:
 
 
 def _page_path(text: str) -> str:
-    """The file of a page; a word that argparse takes for it may be another argument."""
+    """Return the file of a page; refuse a word that is likely another argument."""
     if text and not text.lower().endswith((".html", ".htm")):
         raise UsageError(
             f"--html: {text!r} does not end in .html",
@@ -186,7 +186,7 @@ def _version() -> str:
 
 @contextmanager
 def _searching_here() -> Iterator[None]:
-    """Let modules of the current directory be imported, as `python -m` does."""
+    """Allow imports from the current directory, as `python -m` does."""
     before = sys.path.copy()
     if not sys.flags.safe_path and "" not in sys.path:
         sys.path.insert(0, "")
@@ -229,7 +229,7 @@ def _parser_of(command: Command) -> ArgumentParser:
 
 
 def _common() -> ArgumentParser:
-    """Options that may come before or after a command."""
+    """Return a parser for the options that may come before or after a command."""
     parser = ArgumentParser(add_help=False)
     group = parser.add_argument_group("common options")
     group.add_argument(

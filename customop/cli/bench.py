@@ -1,4 +1,4 @@
-"""``customop bench``: times of an operator, next to its plain kernel."""
+"""``customop bench``: times of an operator, compared with its plain kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap
 
-# Rows of the batch for vmap.
+# How many rows the batch for vmap has.
 _ROWS = 8
 _RUNS = 7
 
@@ -45,7 +45,7 @@ Call = partial[Any]
 
 
 def _kernel(op: Operator[..., Any], sample: Sample) -> Call:
-    """The kernel alone, with the values that the operator passes to it."""
+    """Return the call of the kernel alone, with the values that the operator passes."""
     values = op.bind(*sample.args, **sample.kwargs)
     kernel, args, keywords, _ = select(op, values)
     return partial(kernel, *args, **keywords)
@@ -66,7 +66,7 @@ def _fake(op: Operator[..., Any], sample: Sample) -> Call:
 
 
 def _gradient(op: Operator[..., Any], sample: Sample) -> Call:
-    """Forward and backward."""
+    """Return a call that runs forward and backward."""
     fn, primals = _differentiable(op, sample)
     cotangent = map_leaves(np.ones_like, op(*sample.args, **sample.kwargs))
 
@@ -84,7 +84,7 @@ def _forward(op: Operator[..., Any], sample: Sample) -> Call:
 
 
 def _batch(op: Operator[..., Any], sample: Sample) -> Call:
-    """Vmap over copies of the sample, stacked along a first axis."""
+    """Return a call of vmap over copies of the sample, stacked along a first axis."""
     stacked = map_arrays(lambda v: np.stack([v] * _ROWS) if is_array(v) else v, sample)
     moves = [_has_arrays(value) for value in sample.args]
     dims = 0 if all(moves) else tuple(0 if moving else None for moving in moves)
@@ -102,7 +102,7 @@ def _has_arrays(value: Any) -> bool:
 def _differentiable(
     op: Operator[..., Any], sample: Sample
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The operator as a function of its float arguments, and these arguments."""
+    """Return the operator as a function of its float arguments, and these arguments."""
     args, keywords = sample.args, sample.kwargs
     slots = [i for i, value in enumerate(args) if _is_float(value)]
     if not slots:
@@ -137,7 +137,7 @@ def _compiled_gradient(
     return partial(compiled(both.func, backend=backend), *both.args)
 
 
-# Title, the rule that it needs, and the function that makes the call.
+# Title, the rule that the measure needs, and the function that makes the call.
 Measure: TypeAlias = tuple[str, str, Callable[[Operator[..., Any], Sample], Call]]
 _MEASURES: tuple[Measure, ...] = (
     ("kernel", "", _kernel),
@@ -148,12 +148,12 @@ _MEASURES: tuple[Measure, ...] = (
     ("jvp", "jvp", _forward),
     (f"vmap, {_ROWS} rows", "vmap", _batch),
 )
-# Back ends of packages that may be installed.
+# Back ends whose packages may be installed.
 _BACKENDS = ("numba", "jax")
 
 
 def _measures(*, is_compiled: bool) -> Iterator[Measure]:
-    """The rows above, and where asked those of each back end of compile."""
+    """Yield the measures above and, if requested, those of each back end of compile."""
     yield from _MEASURES
     if not is_compiled:
         return
@@ -171,7 +171,7 @@ def _measures(*, is_compiled: bool) -> Iterator[Measure]:
 
 
 def _seconds(call: Call, budget: float) -> float:
-    """The median time of a call over several runs, which share the budget."""
+    """Return the median time of a call over several runs that share the budget."""
     names = {f"a{i}": value for i, value in enumerate(call.args)}
     keywords = {f"k{i}": value for i, value in enumerate(call.keywords.values())}
     given = [
@@ -181,7 +181,7 @@ def _seconds(call: Call, budget: float) -> float:
     timer = timeit.Timer(
         f"fn({', '.join(given)})", globals={"fn": call.func, **names, **keywords}
     )
-    # The first call compiles and proves the kernel; the second tells how many fit.
+    # The first call compiles and proves the kernel. The second shows how many fit.
     timer.timeit(1)
     once = max(timer.timeit(1), 1e-8)
     number = max(1, int(budget / _RUNS / once))
@@ -189,7 +189,7 @@ def _seconds(call: Call, budget: float) -> float:
 
 
 def _measures_of(op: Operator[..., Any], options: Namespace) -> list[Measure]:
-    """The measures for which the operator has rules."""
+    """Return the measures that the operator has rules for."""
     names = {rule.name for rule in rules_of(op) if rule.origin != "loop"}
     measures = _measures(is_compiled=options.compile)
     return [m for m in measures if not m[1] or m[1] in names]
@@ -198,11 +198,11 @@ def _measures_of(op: Operator[..., Any], options: Namespace) -> list[Measure]:
 def _measured(
     op: Operator[..., Any], sample: Sample, measure: Measure, budget: float
 ) -> dict[str, Any]:
-    """A measure with its time, or with the reason why it cannot be timed."""
+    """Return the time of a measure, or the reason why it cannot be timed."""
     title, _, make = measure
     seconds, reason = None, None
     try:
-        # A copy, because operators may write their arguments.
+        # Use a copy, because operators may write to their arguments.
         seconds = _seconds(make(op, fresh(sample)), budget)
     except CustomOpError as error:
         reason = error.what
@@ -276,7 +276,7 @@ def _samples(options: Namespace, op: Operator[..., Any]) -> list[Sample]:
 
 
 def _try(op: Operator[..., Any], sample: Sample) -> None:
-    """Raise if the operator does not run."""
+    """Raise if the operator does not run on this sample."""
     again = fresh(sample)
     try:
         op(*again.args, **again.kwargs)
@@ -316,7 +316,7 @@ def _found(
     budget: float,
     shown: Progress,
 ) -> dict[str, Any]:
-    """The times for one input."""
+    """Return the times of all measures for one input."""
     call = call_text(op.qualname, sample)
     times = []
     for measure in measures:

@@ -47,7 +47,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def write(path: str, reports: Sequence[Report]) -> None:
-    """Write one test suite for each operator, with one test case for each check."""
+    """Write a test suite for each operator, with a test case for each check."""
     root = ET.Element("testsuites", {"name": "customop", **_counts(reports)})
     for report in reports:
         name = {"name": report.qualname}
@@ -97,14 +97,14 @@ def _add_case(suite: ET.Element, report: Report, outcome: CheckOutcome) -> None:
 
 
 class _Chosen(NamedTuple):
-    """The operators that the targets name.
+    """The operators that the command line names.
 
     Attributes
     ----------
     operators : dict
         By qualified name, so that each is checked once.
     broken : dict
-        Submodules that cannot be imported, and why.
+        Submodules that cannot be imported -> why.
     wrong : list of UsageError
         Targets that name nothing.
     """
@@ -132,20 +132,20 @@ def _chosen(targets: Sequence[str]) -> _Chosen:
 def _of_module(
     name: str, operator: str, broken: dict[str, UsageError]
 ) -> list[Operator[..., Any]]:
-    """Operators of a module and its submodules; adds to the broken modules."""
+    """Return the operators of a module and its submodules; record broken modules."""
     module = import_target(name)
     inner = {} if operator else import_submodules(module)
     broken.update(inner)
     try:
         return select(module, operator)
     except UsageError:
-        if inner:  # which are reported
+        if inner:  # the broken modules are reported
             return []
         raise
 
 
 def _settings(options: Namespace) -> dict[str, Any]:
-    """The settings of `opcheck`."""
+    """Return the settings for `opcheck` from the options."""
     check_bounds("opcheck", options.rtol, options.atol)
     return {
         "test_utils": [check.name for check in checks_in(options.test_utils)],
@@ -219,7 +219,7 @@ def _show(report: Report, output: Plain, *, quiet: bool) -> None:
 
 
 def _reason(report: Report, outcome: CheckOutcome) -> str:
-    """The first line of an error, without the operator and the check."""
+    """Return the first line of an error, without the operator and the check."""
     first = outcome.text.partition("\n")[0]
     return first.removeprefix(f"{report.qualname}: ").removeprefix(f"{outcome.check}: ")
 
@@ -230,7 +230,7 @@ def _line(outcome: CheckOutcome) -> str:
 
 
 def _statuses(reports: Sequence[Report]) -> str:
-    """``"3 passed, 1 failed, 2 skipped in 0.12 s"``."""
+    """Return counts and time, as in ``"3 passed, 1 failed, 2 skipped in 0.12 s"``."""
     counts = [f"{n} {status}" for status, n in total(reports).items() if n]
     seconds = sum(report.seconds for report in reports)
     return f"{', '.join(counts) or 'nothing to check'} in {seconds:.2f} s"
@@ -316,7 +316,7 @@ def _run(options: Namespace, output: Plain) -> int:
     _summarize(reports, output)
     output.document(_document(reports))
     output.page(lambda: command_pages.check_page(reports))
-    # The other targets were checked first.
+    # Raise for wrong targets now that the others are checked.
     for error in chosen.wrong:
         raise error
     return int(any(report.has_failed for report in reports))

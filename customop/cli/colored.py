@@ -1,4 +1,4 @@
-"""Output in colors, by rich."""
+"""Colored output, printed by rich."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from customop.cli.plain import STATUSES, STYLES, Plain
 
-# Wider columns are wrapped, but never to fewer characters than this.
+# Wider columns may be wrapped, but never to fewer characters than this.
 _NARROW = 20
 
 
@@ -24,7 +24,7 @@ class Rich(Plain):
 
     def __init__(self, stream: TextIO, *, has_colors: bool) -> None:
         super().__init__(stream)
-        # It draws into a string, so that a broken pipe raises in `_write`.
+        # Draw into a string, so that a broken pipe raises in `_write`.
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -49,14 +49,14 @@ class Rich(Plain):
         self._draw(self._text(text, "bold"))
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a line in the color of a word."""
+        """Print a line in the color of a style."""
         if style:
             self._draw(self._text(text, style))
         else:
             super().line(text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print rows; wide columns are wrapped where the terminal is narrow."""
+        """Print rows; wrap wide columns if the terminal is narrow."""
         if not rows:
             return
         lines = [columns, *rows]
@@ -75,7 +75,7 @@ class Rich(Plain):
             table.add_row(*[self._cell(i, cell) for i, cell in enumerate(cells)])
         kept = [_NARROW if w else n for w, n in zip(wraps, widths, strict=True)]
         fits = sum(kept) + 2 * (len(kept) - 1) <= self._columns
-        # A table that cannot fit keeps its rows in one piece.
+        # A table that cannot fit keeps each row on one line.
         self._draw(table, 0 if fits else sum(widths) + 2 * len(widths))
 
     def _cell(self, index: int, text: str) -> Text:
@@ -95,7 +95,7 @@ class Rich(Plain):
 
 
 def _width(stream: TextIO) -> int | None:
-    """The width of the terminal; None lets rich find one."""
+    """Return the width of the terminal, or None to let rich find it."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)

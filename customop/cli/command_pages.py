@@ -1,4 +1,4 @@
-"""The pages of commands, made of the same parts as those of notebooks."""
+"""The HTML pages of commands, made of the same parts as those in notebooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Rows = list[list[Child]]
 
 
 def check_page(reports: Sequence[Report]) -> str:
-    """All operators with how they did, and below each what was found."""
+    """Return the page of all operators with their results, and details below."""
     statuses = Counter(o.status for report in reports for o in report.outcomes)
     seconds = seconds_text(sum(report.seconds for report in reports))
     head = title("customop check", "", *counts(statuses))
@@ -58,7 +58,7 @@ def check_page(reports: Sequence[Report]) -> str:
         for report in reports
     ]
     table = grid(["operator", "result", "checks", "time"], rows, numbers=[3])
-    # Those that failed come first, and are open.
+    # Failed operators come first and are unfolded.
     ordered = sorted(reports, key=lambda report: not report.has_failed)
     return page("customop check", card(head, lead, table), *map(_report, ordered))
 
@@ -90,7 +90,7 @@ def coverage_page(
     rules: Sequence[Mapping[str, Any]],
     modules: Sequence[Mapping[str, Any]],
 ) -> str:
-    """Functions of NumPy with how they run, and the rules of their operators."""
+    """Return the page of NumPy functions and how they run, with operators and rules."""
     total = sum(m["functions"] for m in modules)
     covered = sum(m["covered"] for m in modules)
     facts: list[tuple[str, Child]] = [
@@ -160,7 +160,7 @@ def _origin(word: str) -> Child:
 
 
 def list_page(found: Sequence[tuple[Operator[..., Any], Sequence[str]]]) -> str:
-    """Operators by namespace; the texts are those of the cells of a row."""
+    """Return the page of operators by namespace, each with the cells of its row."""
     cards = []
     for namespace, group in groupby(found, key=lambda pair: pair[0].namespace):
         rows: Rows = [
@@ -178,7 +178,7 @@ def _word(text: str) -> Child:
 
 
 def table_page(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """One table."""
+    """Return the page of one table."""
     return page(name, card(title(name, counted(len(rows), "row")), grid(columns, rows)))
 
 
@@ -190,7 +190,7 @@ BENCH_COLUMNS = ("what", "median", "over the kernel", "of the kernel")
 def bench_page(
     name: str, tables: Sequence[tuple[Mapping[str, Any], Sequence[Sequence[str]]]]
 ) -> str:
-    """The times of an operator for each input, with bars."""
+    """Return the page of times of an operator for each input, with bars."""
     cards = []
     for found, rows in tables:
         times = [m["seconds"] for m in found["times"]]

@@ -23,12 +23,12 @@ def make_output(
     as_json: bool = False,
     html: str | None = None,
 ) -> Plain:
-    """The output that the options, the environment and the stream ask for.
+    """Return the output that the options, the environment and the stream select.
 
-    `html` is a file for a page, empty for the stream, or None for no page.
+    `html` is a file for a page, "" for a page on the stream, or None for no page.
 
-    `NO_COLOR` and `FORCE_COLOR` count where `color` is ``"auto"``. Source:
-    no-color.org and force-color.org, read in 2026: any value but the empty one.
+    `NO_COLOR` and `FORCE_COLOR` apply if `color` is ``"auto"``. Source: no-color.org
+    and force-color.org, read in 2026: any value but the empty one.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def make_output(
 
 
 def check_path(option: str, path: str) -> None:
-    """Raise before a command runs if the file of an option cannot be written."""
+    """Raise before a command runs if the file named by an option cannot be written."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).open("a").close()
@@ -58,9 +58,9 @@ def check_path(option: str, path: str) -> None:
 def watched(
     options: Namespace, title: str, total: int, *, is_quiet: bool = False
 ) -> Progress:
-    """Show how far a command is, unless that would be in the way of a program.
+    """Show the progress of a command, unless that could disturb a program.
 
-    Programs that read JSON or a page may read standard error with it.
+    Programs that read JSON or a page may also read standard error.
     """
     for_program = options.json or options.html == ""
     is_quiet = is_quiet or options.no_progress
@@ -69,7 +69,7 @@ def watched(
 
 
 def _text_output(stream: TextIO, color: str) -> Plain:
-    """Text with colors or without."""
+    """Return an output for text, with colors or without."""
     if color == "auto" and os.environ.get("NO_COLOR"):
         color = "never"
     elif color == "auto" and os.environ.get("FORCE_COLOR"):
@@ -83,7 +83,7 @@ def _text_output(stream: TextIO, color: str) -> Plain:
         return Plain(stream)
     if not stream.isatty() and color != "always":
         return Plain(stream)
-    # It takes as long to import as the rest of the command line.
+    # Importing rich takes as long as the rest of the command line.
     from customop.cli.colored import Rich  # noqa: PLC0415  # rich is optional
 
     return Rich(stream, has_colors=color != "never")

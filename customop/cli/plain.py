@@ -1,4 +1,4 @@
-"""Commands and reports, and how they print: plain text, and JSON."""
+"""Commands and reports, and how they are printed: as plain text or JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plain:
     Attributes
     ----------
     page_path : str
-        The file for the page of a command; empty for none.
+        The file for the page of a command; empty if there is none.
     """
 
     page_path: str = ""
@@ -54,11 +54,11 @@ class Plain:
         self.line(text)
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a line as it is; `style` is one of the words of `STYLES`."""
+        """Print a line unchanged; `style` is one of the words of `STYLES`."""
         self._write(f"{text}\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print rows in columns; without a header where all `columns` are empty."""
+        """Print rows in columns, with a header unless all `columns` are empty."""
         lines = [*([columns] if any(columns) else []), *rows]
         if not lines:
             return
@@ -73,10 +73,10 @@ class Plain:
             self.line(f"  {line}".rstrip())
 
     def document(self, value: Mapping[str, Any]) -> None:
-        """Take what the command found; only `Json` prints it."""
+        """Receive what the command found; only `Json` prints it."""
 
     def page(self, make: Callable[[], str]) -> None:
-        """Write what was found as a page in HTML, if one is asked for."""
+        """Write the result as an HTML page, if one is requested."""
         if self.page_path:
             Path(self.page_path).write_text(make(), encoding="utf-8")
 
@@ -86,7 +86,7 @@ class Plain:
 
 
 class Json(Plain):
-    """One JSON document and no text."""
+    """Output of one JSON document and no text."""
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print nothing."""
@@ -97,7 +97,7 @@ class Json(Plain):
 
 
 class Html(Plain):
-    """One page in HTML and no text."""
+    """Output of one HTML page and no text."""
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print nothing."""
@@ -116,7 +116,7 @@ class UsageError(CustomOpError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its texts, its arguments and its function.
+    """A command: its texts, its arguments and its function.
 
     Attributes
     ----------
@@ -130,10 +130,10 @@ class Command:
     add_arguments : callable
         ``add_arguments(parser)`` adds the arguments of this command.
     run : callable
-        ``run(options, output)`` prints, and returns the exit status. It prints text,
-        a document and a page; the output shows those that are asked for.
+        ``run(options, output)`` prints the result and returns the exit status. It
+        prints text, a document and a page; the output keeps those that are requested.
     has_page : bool
-        Whether it makes a page.
+        Whether the command makes a page.
     """
 
     name: str
@@ -166,11 +166,11 @@ class CheckOutcome(NamedTuple):
     check : str
         Name of the check.
     status : str
-        One of `STATUSES`; "error" where the check could not run.
+        One of `STATUSES`; "error" if the check could not run.
     text : str
         A note, the reason for skipping or of the waiver, or the error.
     type : str
-        Class of the error; empty without an error.
+        Class of the error, or "".
     seconds : float
     """
 
@@ -187,7 +187,7 @@ class CheckOutcome(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All outcomes of one operator, how long they took, and the result itself."""
+    """All outcomes of an operator, how long they took, and the result itself."""
 
     qualname: str
     outcomes: tuple[CheckOutcome, ...]
@@ -196,7 +196,7 @@ class Report(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The worst status of its outcomes."""
+        """The worst status among the outcomes."""
         seen = {outcome.status for outcome in self.outcomes}
         worst = ("error", "failed", "passed", "waived")
         return next((s for s in worst if s in seen), "skipped")
@@ -208,6 +208,6 @@ class Report(NamedTuple):
 
 
 def total(reports: Iterable[Report]) -> dict[str, int]:
-    """The number of outcomes with each status."""
+    """Return how many outcomes have each status."""
     seen = Counter(o.status for report in reports for o in report.outcomes)
     return {status: seen[status] for status in STATUSES}

@@ -1,4 +1,4 @@
-"""``customop list``, ``show``, ``explain``, ``coverage`` and ``stubs``: operators and their rules."""
+"""``customop list``, ``show``, ``explain``, ``coverage`` and ``stubs``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from customop.arrays.kinds import load_kind
 from customop.arrays.numpy_functions import FUNCTIONS, load_all
-from customop.arrays.ufunc_keywords import reason_of
+from customop.arrays.refusals import reason_of
 from customop.cli import command_pages, targets
 from customop.cli.plain import Command, Plain, UsageError
 from customop.cli.targets import find_operator, find_packet, import_target, matching
@@ -37,16 +37,16 @@ from customop.schema.types import MISSING, Parameter
 from customop.stubgen.stubs import check_stubs, write_stubs
 
 # ---- `customop list` ----
-# The operators of each namespace with their rules, and plug-ins.
+# Lists the operators of each namespace with their rules, and plug-ins.
 
 
-# The kinds with a column; kernels come before them, other kinds after them.
+# The kinds that have a column. Kernels come before them, other kinds after them.
 _COLUMNS = ("fake", "autograd", "jvp", "vmap")
 COLUMNS = ("operator", "kernels", *_COLUMNS, "others")
 
 
 def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
-    """Return the fields of an operator in JSON."""
+    """Return the fields of an operator for JSON."""
     return {
         "name": op.qualname,
         "schema": str(op.schema),
@@ -58,7 +58,7 @@ def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
 
 
 def cells(op: Operator[..., Any], rules: Sequence[Rule]) -> list[str]:
-    """Return the row of an operator in the table; '-' where a rule is missing."""
+    """Return the cells of an operator's row; '-' if it has no such rule."""
     kernels = [_marked(r) for r in rules if r.name == "kernel"]
     by_name = {r.name: r.origin for r in rules}
     rest = [_titled(r) for r in rules if r.name not in (*_COLUMNS, "kernel")]
@@ -137,9 +137,9 @@ def _run_plugins(options: Namespace, output: Plain) -> int:
 
 
 def _loaded(group: str, name: str) -> list[InstalledPlugin]:
-    """Load the plug-in of a name; return all that have the name."""
+    """Load the plug-in with this name; return all plug-ins with the name."""
     with warnings.catch_warnings():
-        # The table has the errors, and who shares a name.
+        # The table shows the errors, and plug-ins that share a name.
         warnings.simplefilter("ignore", CustomOpWarning)
         (load_kind if group == KINDS else load_namespace_plugin)(name)
     return plugins_of(group)[name]
@@ -245,7 +245,7 @@ def _facts(op: Operator[..., Any], found: dict[str, Any]) -> dict[str, str]:
 
 
 def _aliases(op: Operator[..., Any]) -> list[str]:
-    """Sentences about the results that share memory with arguments."""
+    """Return sentences about results that share memory with arguments."""
     texts = []
     for index, r in enumerate(op.schema.returns):
         if r.alias is None:
@@ -328,7 +328,7 @@ def _explain(options: Namespace, output: Plain) -> int:
 
 
 def _resolver(name: str) -> Callable[..., Operator[..., Any]]:
-    """Find the overload: the one that is named, or the one that fits the arguments."""
+    """Return a function that finds the overload: as named, or as the arguments fit."""
     if "." not in name.rpartition("::")[2]:
         return find_packet(name).resolve
     op = find_operator(name)
@@ -364,7 +364,7 @@ EXPLAIN = Command(
 
 
 # ---- `customop coverage` ----
-# Which NumPy functions have an operator, with which rules.
+# Shows which NumPy functions have an operator, and with which rules.
 
 
 # numpy.char has the functions of numpy.strings under older names; numpy.random and
@@ -382,7 +382,7 @@ Found = tuple[Operator[..., Any], list[Rule]]
 
 
 def _modules(operators: Sequence[str]) -> list[dict[str, Any]]:
-    """Count each function once, in the first module that has it."""
+    """Return the functions of each module; each counts in the first that has it."""
     load_all()
     seen: set[int] = set()
     modules = []
@@ -393,14 +393,14 @@ def _modules(operators: Sequence[str]) -> list[dict[str, Any]]:
             if id(value) not in seen and _calls_protocols(value):
                 seen.add(id(value))
                 found[_own_name(module, name, value)] = value
-        # The operators are those of numpy, whose names numpy.emath has again.
+        # Names in numpy.emath repeat those of numpy, which has the operators.
         own = operators if module is not np.emath else ()
         modules.append({"module": module_name, **_sorted_out(found, own)})
     return modules
 
 
 def _sorted_out(functions: dict[str, Any], operators: Sequence[str]) -> dict[str, Any]:
-    """Functions by how they run on traced values: as an operator, by some, or not."""
+    """Sort functions by how they run on traced values: as, by or without operators."""
     known = [name for name, value in functions.items() if _is_known(value)]
     rest = {name: v for name, v in sorted(functions.items()) if name not in known}
     reasons = {name: reason_of(value) for name, value in rest.items()}
@@ -417,13 +417,13 @@ def _sorted_out(functions: dict[str, Any], operators: Sequence[str]) -> dict[str
 
 
 def _own_name(module: Any, name: str, value: Any) -> str:
-    """The `__name__` of a function if the module has it, else `name`."""
+    """Return the `__name__` of a function if the module has it, else `name`."""
     own = str(getattr(value, "__name__", name))
     return own if getattr(module, own, None) is value else name
 
 
 def _calls_protocols(value: Any) -> bool:
-    """Whether a function calls `__array_ufunc__` or `__array_function__`."""
+    """Return whether a function calls `__array_ufunc__` or `__array_function__`."""
     return (
         isinstance(value, np.ufunc)
         or hasattr(value, "_implementation")
@@ -480,7 +480,7 @@ def _module_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def _function_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """How each function runs, or why it does not."""
+    """Return a row for each function: how it runs, or why it does not."""
     rows = []
     for m in modules:
         rows += [[m["module"], name, f"np::{name}"] for name in m["operators"]]
@@ -569,7 +569,7 @@ COVERAGE_COMMAND = Command(
 )
 
 
-# ---- `customop stubs`: stubs of operators, for type checkers without a plugin ----
+# ---- `customop stubs`: stubs of operators for type checkers without a plugin ----
 
 
 def _add_arguments_stubbing(parser: ArgumentParser) -> None:

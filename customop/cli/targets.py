@@ -1,4 +1,4 @@
-"""What a command line names: modules, files, operators, and their arguments."""
+"""Resolve what a command line names: modules, files, operators and arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TARGET = re.compile(r"(?P<module>.+?\.py|[^:]+)(?::(?P<name>.+))?")
 
 
 def is_operator_name(text: str) -> bool:
-    """Whether a target is ``namespace::name``, not ``MODULE:NAME``."""
+    """Return whether a target has the form ``namespace::name``, not ``MODULE:NAME``."""
     namespace, colons, _ = text.partition("::")
     return bool(colons) and ":" not in namespace
 
@@ -58,12 +58,12 @@ def split_target(text: str) -> tuple[str, str]:
 
 
 def import_target(text: str) -> ModuleType:
-    """Import a module by its name, or by its file.
+    """Import a module by its name or file.
 
     Raises
     ------
     UsageError
-        If it does not exist, or importing it raises.
+        If it does not exist or cannot be imported.
     """
     is_file = text.endswith(".py")
     name = _name_of_file(text) if is_file else text
@@ -84,7 +84,7 @@ def import_target(text: str) -> ModuleType:
 
 
 def import_submodules(module: ModuleType) -> dict[str, UsageError]:
-    """Import all modules of a package; return those that cannot be imported."""
+    """Import all submodules of a package; return those that cannot be imported."""
     broken: dict[str, UsageError] = {}
     packages = [module]
     for package in packages:
@@ -102,9 +102,9 @@ def import_submodules(module: ModuleType) -> dict[str, UsageError]:
 
 
 def _name_of_file(text: str) -> str:
-    """The module name of a file.
+    """Return the module name of a file.
 
-    As in pytest, the folder of its outermost package is put on the path.
+    As pytest does, add the folder of the file's outermost package to `sys.path`.
     """
     path = Path(text).resolve()
     if not path.is_file():
@@ -155,7 +155,7 @@ def _broken(text: str, error: BaseException) -> UsageError:
 
 
 def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
-    """Operators that match a pattern, by name; all operators without patterns."""
+    """Return the operators that match any pattern, or all, sorted by name."""
     chosen: dict[str, Operator[..., Any]] = {}
     for pattern in patterns or ["*"]:
         load_namespace_plugin(pattern.partition("::")[0])
@@ -175,7 +175,7 @@ def _matches(op: Operator[..., Any], pattern: str) -> bool:
 
 
 def find_packet(name: str) -> OperatorPacket:
-    """All overloads of ``"namespace::name"`` or ``"namespace.name"``."""
+    """Return the packet of all overloads of ``"namespace::name"``."""
     namespace, last = _split_name(name)
     if last not in operators_of(namespace, last):
         raise _unknown(name, f"no operator is named '{name}'", all_operators())
@@ -189,7 +189,7 @@ def _split_name(name: str) -> tuple[str, str]:
 
 
 def find_operator(name: str) -> Operator[..., Any]:
-    """The operator ``"namespace::name"`` or ``"namespace::name.overload"``.
+    """Return the operator ``"namespace::name"`` or ``"namespace::name.overload"``.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _unknown(
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    """Suggest a near name, even if the namespace is missing or wrong."""
+    """Return a suggestion for a name, even if its namespace is missing or wrong."""
     bare = name.rpartition("::")[2]
     by_bare = {qualname.partition("::")[2]: qualname for qualname in known}
     if bare in by_bare:
@@ -232,7 +232,7 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 
 def _defined_in(module: ModuleType) -> list[Operator[..., Any]]:
-    """Operators that a module and its submodules define, by name."""
+    """Return operators that a module and its submodules define, sorted by name."""
     name = module.__name__
     mine = [
         op
@@ -243,7 +243,7 @@ def _defined_in(module: ModuleType) -> list[Operator[..., Any]]:
 
 
 def select(module: ModuleType, name: str) -> list[Operator[..., Any]]:
-    """Operators of a module, only those that `name` matches if it is given.
+    """Return the operators of a module, or those that match `name` if it is given.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def _nothing_defined(module: ModuleType) -> UsageError:
     return UsageError(f"'{module.__name__}' does not define operators", *where, do=do)
 
 
-# ---- read arguments of operators: Python literals, and arrays such as `f64[3, 4]` ----
+# ---- read arguments: Python literals, and arrays such as `f64[3, 4]` ----
 
 
 _HELP = (
@@ -280,7 +280,7 @@ _HELP = (
     " ('f64[3, 4]', 'i32[]', 'bool[2]', 'fake.f64[3]'); name=VALUE passes by name; write"
     " -- before a first ARG that starts with '-'"
 )
-# The short names of dtypes in messages.
+# Short names of dtypes, as in messages.
 _DTYPES = {
     **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -315,7 +315,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def ramp(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return numbers from 0.5 to 1.5, where most functions are smooth."""
+    """Return an array of numbers from 0.5 to 1.5, where most functions are smooth."""
     size = math.prod(shape)
     values = np.linspace(0.5, 1.5, size) if np.dtype(dtype).kind in "fc" else 1
     return np.broadcast_to(values, (size,)).reshape(shape).astype(dtype)
@@ -343,12 +343,12 @@ def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _value(text: str, fill: Fill) -> Any:
-    """The value of one text; a word that is not a literal is a string."""
+    """Return the value of a text; a word that is not a literal is a string."""
     # Python does not allow empty brackets after a name.
     source = re.sub(r"(\w)\[\s*\]", r"\1[()]", text.strip())
     try:
         tree = ast.parse(source, mode="eval")
-    # Null bytes, lone surrogates, hundreds of brackets: text too.
+    # Null bytes, lone surrogates and hundreds of brackets are text too.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
     return _read(tree.body, source, fill)
@@ -369,7 +369,7 @@ def _read(node: ast.expr, source: str, fill: Fill) -> Any:
 
 
 def _literal(node: ast.expr, source: str) -> Any:
-    """A number, text or constant; anything else is its own text."""
+    """Return a number, string or constant; anything else becomes its own text."""
     text = ast.get_source_segment(source, node)
     try:
         return _CONSTANTS[text] if text in _CONSTANTS else ast.literal_eval(node)

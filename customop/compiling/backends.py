@@ -56,7 +56,7 @@ _returns_lists: set[Any] = {*_backends}
 
 
 def returns_lists(given: str | Backend) -> bool:
-    """Whether the code of a back end certainly returns a list."""
+    """Return whether the code of a back end certainly returns a list."""
     return given in _returns_lists
 
 
@@ -110,13 +110,13 @@ def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
 
 
 def _where(known: Backend | str) -> str:
-    """Where a back end of a user is defined."""
+    """Return where a back end of a user is defined."""
     names = getattr(known, "__globals__", {})
     return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
 def find_backend(given: str | Backend) -> Backend:
-    """The back end of a name; a function is taken as one.
+    """Return the back end of a name; a function is taken as one.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def find_backend(given: str | Backend) -> Backend:
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
-    """A function of the leaves of the inputs, which returns a list of those of the result."""
+    """Return a function from the leaves of the inputs to a list of those of the result."""
     vals = [node.val for node in module.inputs]
     kinds = {device_kind(val.device) for val in vals if isinstance(val, FakeArray)}
     backend = cupy_backend if "cuda" in kinds else numpy_backend
@@ -182,7 +182,7 @@ class Kernel(GraphModule):
         )
 
     def with_graph(self, graph: Graph) -> GraphModule:
-        """The kernel itself: passes that simplify its graph change no result of it."""
+        """Return the kernel itself: passes that simplify its graph keep its results."""
         return self
 
     def run(self, *leaves: Any) -> Any:
@@ -198,7 +198,7 @@ class Kernel(GraphModule):
 
 
 def is_in_c_order(arrays: Iterable[Any]) -> bool:
-    """Whether ufuncs of these give results in C order, in whatever steps.
+    """Return whether ufuncs of these arrays give results in C order, in whatever steps.
 
     A ufunc lays out its result as its operands are laid out. Axes of stride 0 have no
     say. Source: NumPy's ``order="K"``. Numbers of Python are left to the calls.

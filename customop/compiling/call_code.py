@@ -4,37 +4,56 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import Structure, flatten, key_orders
-from customop.compiling.joint_graphs import PLAIN
-from customop.compiling.surroundings import Surroundings, leaf_tests
+from customop.arrays.nested import (
+    Structure,
+    describe,
+    flatten,
+    key_orders,
+    leaf_classes,
+    unflatten,
+)
+from customop.compiling.backends import Backend
+from customop.compiling.surroundings import (
+    Surroundings,
+    family_of,
+    kind_of_leaf,
+    leaf_tests,
+)
 from customop.core.codegen import generate
 from customop.core.interpreter import current_mode
 from customop.core.observe import open_modes
 from customop.core.tracer import share
-from customop.graph.code_parts import packer, unpacker
+from customop.errors import shown
+from customop.graph.code_parts import unpacker
 from customop.graph.module import GraphModule
 from customop.graph.node import CONSTANT, Node
+from customop.graph.passes import frozen_key
 from customop.library.ops import ops
 from customop.shapes.symbolic import SymInt
-
-if TYPE_CHECKING:
-    from customop.compiling.level_entries import LevelEntry
-
+from customop.transforms.generators import is_generator
+from customop.transforms.trace.make_fx import paths_of
 
 # ---- how a compiled function takes its arguments ----
 # By the parameters of the function.
 
 
+Call = Callable[..., Any]
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+# What the lines of generated functions call: a parameter of the name would hide it.
+_CALLED = frozenset(
+    ("all", "bool", "bytes", "complex", "float", "int", "len", "map", "str", "type")
 )
 
 
@@ -69,8 +88,13 @@ class Parameters(NamedTuple):
             return "args, kwargs"
         return f"({''.join(f'{name}, ' for name in self.names)}), {{}}"
 
+    @property
+    def passed(self) -> str:
+        """The text of the arguments, for a call that passes them on."""
+        return "*args, **kwargs" if self.names is None else ", ".join(self.names)
+
     def binder(self) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
-        """A function of these parameters that returns the arguments in order."""
+        """Return a function of these parameters that returns the arguments in order."""
         text = f"def {self.title}({self.text}):\n    return {self.given}\n"
         return generate(  # type: ignore[no-any-return]  # the function in the text
             f"arguments of {self.title}", text, self.title, dict(self.defaults)
@@ -78,12 +102,12 @@ class Parameters(NamedTuple):
 
 
 def identifier(name: str) -> str:
-    """A name for generated code: that of the function, if it can be one."""
+    """Return a name for generated code: the function's, if it is an identifier."""
     return name if name.isidentifier() else "compiled"
 
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters:
-    """The parameters of a function; ``*args, **kwargs`` if they are not just positional.
+    """Return the parameters of a function; ``*args, **kwargs`` unless all are positional.
 
     What a wrapper says of the function in it is not read: it may look at names.
     """
@@ -95,7 +119,8 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         return general
     takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
     general = general._replace(takes_any=takes_any)
-    if any(p.kind not in _POSITIONAL or p.name.startswith("_") for p in found):
+    hidden = [p for p in found if p.name.startswith("_") or p.name in _CALLED]
+    if hidden or any(p.kind not in _POSITIONAL for p in found):
         return general
     parts: list[str] = []
     defaults: dict[str, Any] = {}
@@ -113,12 +138,144 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
     return Parameters(", ".join(parts), tuple(p.name for p in found), defaults, title)
 
 
+# ---- what a compiled function is given: arguments, and the function itself ----
+
+
+class CallArguments:
+    """The arguments of a call, taken apart.
+
+    Attributes
+    ----------
+    args, kwargs
+        As the generated function passes them on.
+    leaves : list
+    structure : Structure
+    """
+
+    __slots__ = ("__dict__", "args", "kwargs", "leaves", "structure")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
+        self.leaves: list[Any]
+        self.structure: Structure
+        self.leaves, self.structure = flatten((args, kwargs))
+
+    @cached_property
+    def family(self) -> Any:
+        """Equal for arguments that differ in the lengths of axes alone."""
+        return (self.structure, *map(family_of, self.leaves))
+
+    @cached_property
+    def kind(self) -> Any:
+        """Equal also for arguments that differ in ints and floats of Python."""
+        return (self.structure, *map(kind_of_leaf, self.leaves))
+
+    @property
+    def numbers(self) -> dict[int, Any]:
+        """Number of a leaf that is an int or float -> what is equal for the same one."""
+        pairs = enumerate(self.leaves)
+        return {i: frozen_key(v) for i, v in pairs if type(v) in (int, float)}
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the arrays; of other leaves an empty one."""
+        return [tuple(v.shape) if is_array(v) else () for v in self.leaves]
+
+    def copied(self) -> CallArguments:
+        """Return the same with copies of arrays and generators."""
+        copies = [
+            deepcopy(v) if is_array(v) or is_generator(v) else v for v in self.leaves
+        ]
+        return CallArguments(*unflatten(self.structure, copies))
+
+    def objects(self, fn: Callable[..., Any]) -> list[tuple[Any, str]]:
+        """Return leaves that may hold functions and values, as the user writes them."""
+        if all(is_array(v) or type(v) in leaf_classes for v in self.leaves):
+            return []
+        paths = [path.text for path in paths_of(fn, self.structure)]
+        pairs = zip(self.leaves, paths, strict=True)
+        return [(v, text) for v, text in pairs if not is_array(v)]
+
+    def described(self, fn: Callable[..., Any]) -> dict[str, str]:
+        """Return for each leaf, as the user writes it, what it is."""
+        paths = [path.text for path in paths_of(fn, self.structure)]
+        pairs = zip(paths, self.leaves, strict=True)
+        return {p: _described(v) if is_array(v) else shown(v) for p, v in pairs}
+
+
+def _described(array: Any) -> str:
+    text = describe(array)
+    return text.removeprefix("ndarray ").removeprefix("FakeArray ")
+
+
+class Original:
+    """A function that is compiled, and how: what its entries share.
+
+    Attributes
+    ----------
+    fn : callable
+    title : str
+        Its name for messages.
+    parameters : Parameters
+    sizes : mapping or None
+        Names for sizes that are symbolic.
+    slow : callable
+        The slow path of calls.
+    is_lift : bool
+        Whether it is a graph without draws, whose results nobody writes.
+    """
+
+    def __init__(
+        self,
+        fn: Call,
+        backend: Backend,
+        sizes: Mapping[str, Any] | None,
+        slow: Call,
+        lift: Callable[[Call], Call],
+        *,
+        is_checked: bool,
+        is_lift: bool,
+    ) -> None:
+        self.fn: Call = fn
+        self.title: str = getattr(fn, "__name__", type(fn).__name__)
+        self.parameters: Parameters = parameters_of(fn)
+        self.sizes: Mapping[str, Any] | None = sizes
+        self.slow: Call = slow
+        self.is_lift: bool = is_lift
+        self._backend: Backend = backend
+        self._is_checked: bool = is_checked
+        self._lift: Callable[[Call], Call] = lift
+
+    def build(self, module: GraphModule) -> tuple[Any, Call]:
+        """Return what the back end makes of a graph, and that as a function to a list."""
+        code = self._backend(module)
+        assert module.out_spec is not None
+        return code, _checked(code, module.out_spec) if self._is_checked else code
+
+    def lift(self, module: GraphModule) -> Call:
+        """Return a graph as a compiled function, for values of other transforms."""
+        return self._lift(lambda *values: module.run_list(*values))
+
+
+def _checked(code: Call, out_spec: Structure) -> Call:
+    """Return the code of a back end as a function that returns a list of leaves."""
+    count = out_spec.num_leaves
+
+    def run(*leaves: Any) -> Any:
+        out = code(*leaves)
+        if type(out) is list or type(out) is tuple:
+            return out
+        return [out] if count == 1 else [*out]
+
+    return run
+
+
 # ---- the generated function of a compiled one: guards, then the code of its graph ----
 # It has the parameters of the function. Where a guard does not hold, it hands its
 # arguments to a slow path. A guard costs about 100 ns an array (CPython 3.11).
 
 
-Call = Callable[..., Any]
 # Names of settings that ask for a look at each call of an operator.
 strict_settings: list[str] = []
 
@@ -131,7 +288,7 @@ MISS = _Miss()
 
 
 def give_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The slow path of a call that is tried."""
+    """Answer a call that is only tried: a guard does not hold."""
     return MISS
 
 
@@ -159,7 +316,7 @@ class CallLines:
         self.leaves: list[str] = []
 
     def bind(self, wanted: str, value: Any) -> str:
-        """A global name for an object."""
+        """Return a global name for an object."""
         clean = "".join(c if c.isalnum() else "_" for c in wanted)
         name = f"_{clean}"
         while name in self.names and self.names[name] is not value:
@@ -171,6 +328,10 @@ class CallLines:
         """Go to the slow path unless all conditions hold."""
         if tests:
             self._lines.append(f"if not ({' and '.join(tests)}): {self._miss}")
+
+    def add(self, *lines: str) -> None:
+        """Write lines."""
+        self._lines += lines
 
     # ---- arguments ----
 
@@ -230,23 +391,6 @@ class CallLines:
             axes, is_free = free.get(i, ()), i in numbers
             tests += leaf_tests(name, leaf, self.bind, axes, is_free=is_free)
         self.unless(tests)
-
-    def check_tracers(self, entry: LevelEntry[Any]) -> None:
-        """Write the conditions for tracers; the leaves are the values below from here on."""
-        leaves, codes = self.leaves, entry.pattern
-        own = [i for i, code in enumerate(codes) if code != PLAIN]
-        cls = self.bind("Tracer", entry.tracer_class)
-        first, *others = [leaves[i] for i in own]
-        self.unless([f"type({first}) is {cls}"])
-        self._lines.append(f"_top = {first}.interpreter")
-        tests = [f"type({v}) is {cls} and {v}.interpreter is _top" for v in others]
-        tests += [*entry.place_tests(leaves, self.bind), *entry.tracer_tests(leaves)]
-        self.unless(["_top.runs_plans", *tests])
-        values = [*leaves]
-        for i in own:
-            values[i] = f"_b{i}"
-            self._lines.append(f"_b{i} = {leaves[i]}.below")
-        self.leaves = values
 
     def check_same(self, same: Mapping[int, int]) -> None:
         """Write the conditions for leaves that are one array."""
@@ -315,44 +459,24 @@ class CallLines:
         given = [f"{self.leaves[i]}.shape[{axis}]" for i, axis, _ in sizes]
         self.unless([f"{holds}({', '.join(given)})"])
 
+    def skip_places(self, tests: Sequence[str]) -> None:
+        """Let ``_skip`` have the arguments unless all conditions hold."""
+        if tests:
+            given = self.parameters.given
+            self.add(f"if not ({' and '.join(tests)}): return _skip({given})")
+
     def check_outside_of_vmap(self) -> None:
         """Write the condition that no vmap runs, which must know of draws."""
         self.unless([f"{self.bind('mode', current_mode.get)}() is None"])
 
     # ---- the function ----
 
-    def made(self, run: Call, out_spec: Structure) -> tuple[Call, Call]:
-        """Two functions: with the slow path, and one that returns MISS for it."""
-        self.names["_run"] = run
-        call = f"_run({', '.join(self.leaves)})"
-        if out_spec.type is None:
-            self._lines += [f"_out, = {call}", "return _out"]
-        else:
-            self.names["_pack"] = packer(out_spec, f"result of {self.parameters.title}")
-            self._lines.append(f"return _pack({call})")
-        return self._generated()
+    def made(self, names: Mapping[str, Any]) -> tuple[Call, Call]:
+        """Return two functions: with the slow path, and one that returns MISS for it.
 
-    def made_flat(self, run: Call) -> Call:
-        """A function of the leaves, which returns what the code does, or MISS."""
-        self.names["_run"], self.names["_slow"] = run, give_miss
-        self._lines.append(f"return _run({', '.join(self.leaves)})")
-        return self._generated()[0]
-
-    def made_eager(self, fn: Call) -> tuple[Call, Call]:
-        """The same two functions, which run a function as it is."""
-        self.names["_run"] = fn
-        names = self.parameters.names
-        given = "*args, **kwargs" if names is None else ", ".join(names)
-        self._lines.append(f"return _run({given})")
-        return self._generated()
-
-    def made_of(self, call: str, names: Mapping[str, Any]) -> tuple[Call, Call]:
-        """The same two functions, with the text of the call that gives the result."""
+        `names` are further ones in the lines.
+        """
         self.names |= names
-        self._lines.append(f"return {call}")
-        return self._generated()
-
-    def _generated(self) -> tuple[Call, Call]:
         title = self.parameters.title
         lines = [f"    {line}" for line in self._lines]
         text = "\n".join([f"def {title}({self.parameters.text}):", *lines, ""])
@@ -363,7 +487,7 @@ class CallLines:
 
 
 def symbolic_axes(module: GraphModule) -> dict[int, list[int]]:
-    """Number of an input -> its axes of symbolic size."""
+    """Return for inputs, by their numbers, the axes of symbolic size."""
     found: dict[int, list[int]] = {}
     for i, axis, _ in _sizes_of(module.inputs):
         found.setdefault(i, []).append(axis)
@@ -371,7 +495,7 @@ def symbolic_axes(module: GraphModule) -> dict[int, list[int]]:
 
 
 def _sizes_of(inputs: Sequence[Node]) -> Iterator[tuple[int, int, Any]]:
-    """Number of the input, axis and symbolic size."""
+    """Yield the number of the input, the axis and its symbolic size."""
     for i, node in enumerate(inputs):
         if isinstance(node.val, FakeArray):
             shape: Sequence[Any] = node.val.shape
@@ -383,7 +507,7 @@ def _sizes_of(inputs: Sequence[Node]) -> Iterator[tuple[int, int, Any]]:
 def _size_text(
     sizes: Sequence[tuple[int, int, Any]], module: GraphModule
 ) -> tuple[str, dict[str, Any]]:
-    """A function of the lengths that says whether they meet the guards."""
+    """Return the text of a function that says whether lengths meet the guards."""
     names: list[str] = []
     tests: list[str] = []
     for number, (_, _, size) in enumerate(sizes):
@@ -408,7 +532,7 @@ def _size_text(
 
 
 def own_results(module: GraphModule, surroundings: Surroundings) -> GraphModule:
-    """The graph, which returns copies of constants that the function has made.
+    """Return the graph with copies in place of results that the function has made.
 
     Plain NumPy makes ``np.zeros(3)`` in a function, so it is a constant. The function
     returns a new array in each call, and who gets it may write to it. An array that is
@@ -440,4 +564,4 @@ def _is_made(leaf: Any, module: GraphModule, surroundings: Surroundings) -> bool
     if not isinstance(leaf, Node) or leaf.op != CONSTANT:
         return False
     value = module.constants[leaf.target]
-    return isinstance(value, np.ndarray) and not surroundings.holds(value)
+    return isinstance(value, np.ndarray) and not surroundings.has_memory_of(value)

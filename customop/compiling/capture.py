@@ -17,11 +17,15 @@ from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import has_own_rules
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, CustomOpError, GraphError
-from customop.graph.graph import OUTSIDE, Graph, Memory
-from customop.graph.guards import copy_new_constants
+from customop.graph.graph import OUTSIDE, Graph, Memory, may_write
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
-from customop.graph.passes import eliminate_common_subexpressions, eliminate_dead_code
+from customop.graph.passes import (
+    copy_new_constants,
+    edit_in_place,
+    edited,
+    merge_equal_nodes,
+)
 from customop.graph.subgraphs import split_graph
 from customop.shapes.sizes import Symbolic
 from customop.transforms.trace.graph_tracer import assign
@@ -57,7 +61,7 @@ _SMALLEST = 127
 
 
 def is_quiet(node: Node) -> bool:
-    """Whether a call of an operator of NumPy neither warns nor raises."""
+    """Return whether a node calls an operator of NumPy that neither warns nor raises."""
     op = node.target
     if node.op != CALL:
         return True
@@ -69,7 +73,7 @@ def is_quiet(node: Node) -> bool:
 
 
 def _is_quiet_on(name: str, node: Node) -> bool:
-    """Whether it is so for arrays of these dtypes."""
+    """Return whether it is so for arrays of these dtypes."""
     given, val = [n.val for n in node.inputs], node.val
     arrays = [v for v in given if isinstance(v, FakeArray)]
     if not isinstance(val, FakeArray) or not val.shape:
@@ -87,7 +91,7 @@ def _is_quiet_on(name: str, node: Node) -> bool:
 
 
 def _depends_on_data(node: Node) -> bool:
-    """Whether the shape of an array does: an index may lie outside of it."""
+    """Return whether an array's shape depends on data: an index may lie outside of it."""
     sizes = [n for n in getattr(node.val, "shape", ()) if isinstance(n, Symbolic)]
     return any(n.hint is None for n in sizes)
 
@@ -108,7 +112,7 @@ def keep_what_warns(graph: Graph, derived: Collection[Node]) -> None:
     """
     for node in graph.nodes:
         if node.op == CALL and node not in derived and not is_quiet(node):
-            node.meta["must_run"] = True
+            node.must_run = True
 
 
 # ---- calls that a function makes under `np.errstate` of its own ----
@@ -122,7 +126,7 @@ class _Settled(GraphModule):
         self._settings = settings
 
     def with_graph(self, graph: Graph) -> GraphModule:
-        """A module for another graph, under the same settings."""
+        """Return a module for another graph, under the same settings."""
         module = GraphModule(graph, name=self.name, place=self.place)
         return _Settled(module, self._settings)
 
@@ -133,11 +137,11 @@ class _Settled(GraphModule):
 
 
 def with_settings(module: GraphModule) -> GraphModule:
-    """A module in which calls under `np.errstate` of the function run under it.
+    """Return a module in which calls under `np.errstate` of the function run under it.
 
     Calls that write, and those that give views, stay as they are: they move elements.
     """
-    settings = {n: s for n in module.graph.nodes if (s := n.meta.get("errstate"))}
+    settings = {n: s for n in module.graph.nodes if (s := n.fact("errstate"))}
     if not settings:
         return module
     memory = Memory(module.graph)
@@ -155,7 +159,7 @@ def with_settings(module: GraphModule) -> GraphModule:
 
 
 def _computes(node: Node, memory: Memory) -> bool:
-    """Whether a call runs a graph or gives new arrays, and writes nothing."""
+    """Return whether a call runs a graph or gives new arrays, and writes nothing."""
     if node.op != CALL or node.has_effects:
         return False
     given = [memory.places[n] for n in node.inputs]
@@ -239,10 +243,12 @@ def captured(
 
 
 def _finished(module: GraphModule, derived: Collection[Node]) -> GraphModule:
-    """The graph of a function that runs as a whole."""
+    """Return the graph of a function that runs as a whole, ready for a back end."""
     keep_what_warns(module.graph, derived)
     copy_new_constants(module.graph)
-    return cleaned(module)
+    module = with_settings(module)
+    edit_in_place(module.graph, *_CLEANING)
+    return module
 
 
 class _Capturing:
@@ -331,7 +337,7 @@ class _Capturing:
 
 
 def _has_graphs(graph: Graph) -> bool:
-    """Whether there are graphs inside, which take arrays alone."""
+    """Return whether there are graphs inside, which take arrays alone."""
     return any(node.op == CALL and node.subgraphs for node in graph.nodes)
 
 
@@ -364,12 +370,12 @@ def _refuse_iterators(module: GraphModule) -> None:
 
 
 def _is_packed(leaf: Any) -> bool:
-    """Whether an array lies in memory as symbolic sizes say."""
+    """Return whether an array lies in memory as symbolic sizes say."""
     return isinstance(leaf, np.ndarray) and leaf.flags.c_contiguous
 
 
 def _same(leaves: Sequence[Any]) -> dict[int, int]:
-    """The leaves that are an earlier one."""
+    """Return for each leaf that is an earlier one the number of that."""
     first: dict[int, int] = {}
     found: dict[int, int] = {}
     for i, leaf in enumerate(leaves):
@@ -379,7 +385,9 @@ def _same(leaves: Sequence[Any]) -> dict[int, int]:
 
 
 def _written(graph: Graph) -> list[int]:
-    """Numbers of the inputs that a graph writes."""
+    """Return the numbers of the inputs that a graph writes."""
+    if not may_write(graph):
+        return []
     inputs = [node for node in graph.nodes if node.op == PLACEHOLDER]
     found: set[Node] = set()
     for node, places in Memory(graph).writes.items():
@@ -390,7 +398,10 @@ def _written(graph: Graph) -> list[int]:
     return [i for i, node in enumerate(inputs) if node in found]
 
 
+# To merge equal nodes leaves no dead code: they use the same values.
+_CLEANING = (Graph.eliminate_dead_code, merge_equal_nodes)
+
+
 def cleaned(module: GraphModule) -> GraphModule:
-    """Without dead code and what is computed twice; with the function's own settings."""
-    module = eliminate_dead_code(with_settings(module))
-    return eliminate_dead_code(eliminate_common_subexpressions(module))
+    """Return a copy without dead code and equal calls, under the function's own settings."""
+    return edited(with_settings(module), *_CLEANING)

@@ -32,7 +32,7 @@ CUDA = "cuda"
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
-    """A function of the leaves of the inputs, which are CuPy arrays."""
+    """Return a function of the input leaves, which are CuPy arrays."""
     fused = with_kernels(module, _kernel, CUDA)
     return _OnDevice(fused, _reason_not_to_record(fused))
 
@@ -49,7 +49,7 @@ def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
 
 @lru_cache(maxsize=1024)
 def _elementwise(program: ElementProgram) -> Any:
-    """The kernel of a program; CuPy compiles it when it is first called."""
+    """Return the kernel of a program; CuPy compiles it when it is first called."""
     inputs = ", ".join([f"{dtype.name} {name}" for name, dtype in program.inputs])
     return _cupy().ElementwiseKernel(
         inputs,
@@ -104,7 +104,7 @@ class _OnDevice:
             return self._recording.play(leaves)
 
     def explain(self) -> list[NodeGroup]:
-        """The kernels, and whether they are recorded."""
+        """Return the kernels, and whether they are recorded."""
         names = [node.name for node in self._module.graph.nodes if node.op == CALL]
         how = "started one by one" if self._reason else "recorded at the second call"
         kernels = kernels_of(self._module, "kernel")
@@ -112,7 +112,7 @@ class _OnDevice:
 
 
 def _is_contiguous(leaf: Any) -> bool:
-    """Whether a copy of an array lies in memory as the array does."""
+    """Return whether a copy of an array lies in memory as the array does."""
     return not hasattr(leaf, "dtype") or bool(leaf.flags.c_contiguous)
 
 
@@ -165,7 +165,7 @@ def _write(target: Any, value: Any) -> None:
 
 
 def _reason_not_to_record(module: GraphModule) -> str:
-    """Why the work of a graph is not the same at each call; empty if it is."""
+    """Return why the work of a graph differs between calls; empty if it does not."""
     graph = module.graph
     if graph.sizes is not None and graph.sizes.sizes:
         return "sizes are symbolic"
@@ -184,13 +184,13 @@ def _reason_not_to_record(module: GraphModule) -> str:
 
 
 def _is_on_device(node: Node) -> bool:
-    """Whether an input is an array of the device, or not an array at all."""
+    """Return whether an input is an array of the device, or not an array at all."""
     val = node.val
     return not isinstance(val, FakeArray) or device_kind(val.device) == CUDA
 
 
 def _is_recordable(node: Node) -> bool:
-    """Whether a call starts the same kernels whatever its arrays hold."""
+    """Return whether a call starts the same kernels whatever its arrays hold."""
     if node.has_effects:
         return False
     return isinstance(node.target, Kernel) or node.target.qualname in _RECORDABLE

@@ -7,107 +7,36 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from copy import deepcopy
 from types import FrameType
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from customop.arrays.kinds import is_array
-from customop.arrays.nested import Structure, describe, flatten, leaf_classes, unflatten
-from customop.compiling.backends import Backend
+from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.nested import flatten
 from customop.compiling.call_code import (
     Call,
+    CallArguments,
     CallLines,
-    Parameters,
+    Original,
     own_results,
     symbolic_axes,
 )
-from customop.compiling.capture import Axes, CapturedCall, Finish, captured
+from customop.compiling.capture import Axes, CapturedCall, Finish, captured, cleaned
+from customop.compiling.level_graphs import LevelGraph
 from customop.compiling.surroundings import (
-    GONE,
     Surroundings,
     WatchedName,
-    family_of,
-    is_installed,
-    kind_of_leaf,
+    refuse_hidden,
 )
 from customop.core.interpreter import current_mode
-from customop.errors import GraphError, counted, place, shown
+from customop.core.reach import GONE, is_installed
+from customop.errors import GraphError, counted, place
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL
-from customop.graph.passes import frozen_key
-from customop.transforms.generators import is_generator
-from customop.transforms.trace.make_fx import paths_of
 
 # ---- entries: what a compiled function has for one kind of arguments ----
-
-
-class CallArguments:
-    """The arguments of a call, taken apart.
-
-    Attributes
-    ----------
-    args, kwargs
-        As the generated function passes them on.
-    leaves : list
-    structure : Structure
-    """
-
-    __slots__ = ("args", "kwargs", "leaves", "structure")
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.args: tuple[Any, ...] = args
-        self.kwargs: dict[str, Any] = kwargs
-        self.leaves: list[Any]
-        self.structure: Structure
-        self.leaves, self.structure = flatten((args, kwargs))
-
-    @property
-    def family(self) -> Any:
-        """Equal for arguments that differ in the lengths of axes alone."""
-        return (self.structure, *map(family_of, self.leaves))
-
-    @property
-    def kind(self) -> Any:
-        """Equal also for arguments that differ in ints and floats of Python."""
-        return (self.structure, *map(kind_of_leaf, self.leaves))
-
-    @property
-    def numbers(self) -> dict[int, Any]:
-        """Number of a leaf that is an int or float -> what is equal for the same one."""
-        pairs = enumerate(self.leaves)
-        return {i: frozen_key(v) for i, v in pairs if type(v) in (int, float)}
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the arrays; of other leaves an empty one."""
-        return [tuple(v.shape) if is_array(v) else () for v in self.leaves]
-
-    def copied(self) -> CallArguments:
-        """The same with copies of arrays and generators."""
-        copies = [
-            deepcopy(v) if is_array(v) or is_generator(v) else v for v in self.leaves
-        ]
-        return CallArguments(*unflatten(self.structure, copies))
-
-    def objects(self, fn: Callable[..., Any]) -> list[tuple[Any, str]]:
-        """Leaves that may hold functions and values, as the user writes them."""
-        if all(is_array(v) or type(v) in leaf_classes for v in self.leaves):
-            return []
-        paths = [path.text for path in paths_of(fn, self.structure)]
-        pairs = zip(self.leaves, paths, strict=True)
-        return [(v, text) for v, text in pairs if not is_array(v)]
-
-    def described(self, fn: Callable[..., Any]) -> dict[str, str]:
-        """Each leaf as the user writes it, and what it is."""
-        paths = [path.text for path in paths_of(fn, self.structure)]
-        pairs = zip(paths, self.leaves, strict=True)
-        return {
-            p: describe(v).removeprefix("ndarray ") if is_array(v) else shown(v)
-            for p, v in pairs
-        }
 
 
 class Entry:
@@ -115,16 +44,19 @@ class Entry:
 
     Attributes
     ----------
+    original : Original
+    level : LevelGraph or None
+        The transform whose tracers it takes; None for plain values.
     module : GraphModule or None
         None where the function itself runs.
     call : callable
         Takes the arguments; where a guard does not hold, they go to the slow path.
     tried : callable
         As `call`, and returns MISS where a guard does not hold.
-    run : callable
-        Runs it for leaves, whatever the guards say.
     found : CapturedCall or None
     surroundings : Surroundings
+    family : object
+        Equal for the arguments that it may be for.
     shapes : list
         Of the arrays that it was captured for.
     numbers : dict
@@ -137,35 +69,70 @@ class Entry:
         Why the function itself has run although there is a graph.
     number : int
         1 for the first that was compiled.
-    cannot : str
-        What is not possible where the function itself runs.
-    word : str
-        The transform that it is for; empty for plain values.
     """
 
-    cannot: ClassVar[str] = "it cannot be captured"
-    word: ClassVar[str] = ""
-    module: GraphModule | None
     call: Call
     tried: Call
-    run: Callable[[CallArguments], Any]
-    code: str
-    code_of_backend: Any
+    code_of_backend: Any = None
 
     def __init__(
-        self, given: CallArguments, fn: Callable[..., Any], surroundings: Surroundings
+        self,
+        original: Original,
+        level: LevelGraph | None,
+        given: CallArguments,
+        surroundings: Surroundings,
     ) -> None:
+        self.original: Original = original
+        self.level: LevelGraph | None = level
+        self.fn: Call = original.fn if level is None else level.run
         self.family: Any = given.family
         self.shapes: list[tuple[int, ...]] = given.shapes
         self.numbers: dict[int, Any] = given.numbers
-        self.arguments: dict[str, str] = given.described(fn)
+        self.arguments: dict[str, str] = given.described(self.fn)
         self.surroundings: Surroundings = surroundings
         self.found: CapturedCall | None = None
-        self.module = None
+        self.module: GraphModule | None = None
         self.why: str = ""
         self.skipped: str = ""
         self.number: int = 0
         self.refused: BaseException | None = None
+        # What `call` runs: the function itself, as long as there is no graph.
+        self._run: Call = original.fn
+
+    # ---- reports ----
+
+    @property
+    def word(self) -> str:
+        """The transform that it is for; empty for plain values."""
+        return "" if self.level is None else self.level.word
+
+    @property
+    def place(self) -> Any:
+        """Equal for entries of which the last one is tried first: of the same transforms."""
+        return None if self.level is None else (self.word, self.level.is_nested)
+
+    @property
+    def cannot(self) -> str:
+        """What is not possible where the function itself runs."""
+        return "it cannot be captured" if self.level is None else self.level.cannot
+
+    @property
+    def size(self) -> str:
+        """How many operators its graphs call; empty without a graph."""
+        if self.module is None:
+            return ""
+        calls = calls_text(self.module)
+        return (
+            calls if self.level is None else self.level.size(calls, [*self.arguments])
+        )
+
+    @property
+    def text(self) -> str:
+        """The Python code of its graphs; empty without one."""
+        if self.module is None:
+            return ""
+        more = () if self.level is None else self.level.codes
+        return "\n".join([code_of(self.code_of_backend, self.module), *more])
 
     def refuse(self, error: BaseException) -> None:
         """Note why the function runs as it is.
@@ -178,31 +145,179 @@ class Entry:
             found.__traceback__ = None
             found = found.__cause__ or found.__context__
 
-    @property
-    def size(self) -> str:
-        """How many operators its graph calls; empty without a graph."""
-        return "" if self.module is None else calls_text(self.module)
+    # ---- making it ----
 
-    @property
-    def text(self) -> str:
-        """The Python code of its graphs; empty without one."""
+    def capture(self, given: CallArguments, others: Sequence[Entry]) -> None:
+        """Capture the function; `others` are for such arguments of other sizes."""
+        original, level = self.original, self.level
+        found = captured_alone(
+            self.fn,
+            original.title,
+            given,
+            self.surroundings,
+            original.sizes if level is None or level.keeps_axes else None,
+            free_axes(others, given.shapes),
+            free_numbers(others, given.numbers),
+            None if level is None else level.finish,
+        )
+        module = found.module
+        if level is not None:
+            if found.written:
+                raise GraphError("it writes its arguments")
+            if holds_traced(module):
+                raise GraphError("it uses a value of a running transform")
+            if level.is_nested:
+                level.check_nested(module)
+            module = level.forward(found, self.surroundings, given)
+        if self.surroundings.contents_of_arrays():
+            self.surroundings.leave_out_constants(_constants(found.module))
+        self.module = module = own_results(module, self.surroundings)
+        fixed = {**fixed_numbers(others), **found.fixed}
+        self.found = found._replace(module=module, fixed=fixed)
+        if found.numbers:
+            self.family = given.kind
+
+    def build(self) -> None:
+        """Let the back end make code of the graph."""
         if self.module is None:
-            return ""
-        return code_of(self.code_of_backend, self.module)
+            return
+        if self.level is None:
+            self.code_of_backend, self._run = self.original.build(self.module)
+        elif self.level.is_nested:
+            self._run = self.original.lift(self.module)
+        else:
+            code = cleaned(self.module)
+            self.code_of_backend, self._run = self.original.build(code)
+
+    def write(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], below: CallArguments
+    ) -> None:
+        """Generate `call` for such arguments; `below` has values in place of tracers."""
+        original, level = self.original, self.level
+        lines = CallLines(original.parameters, original.slow)
+        lines.take_apart(args, kwargs)
+        leaves, text = flatten((args, kwargs))[0], None
+        has_axes = [is_array(v) and bool(v.shape) for v in leaves]
+        if level is not None:
+            text = level.take_below(lines, has_axes)
+        names: dict[str, Any] = {"_run": self._run, "_skip": self._skip}
+        if self.module is None:
+            free = {i: range(len(shape)) for i, shape in enumerate(self.shapes)}
+            lines.check_leaves(below.leaves, free)
+            lines.add(f"return _run({original.parameters.passed})")
+        else:
+            self._guard(lines, below)
+            if level is None or text is None:
+                self._write_call(lines, self.module, names)
+            else:
+                if self.found is not None and self.found.has_strides:
+                    lines.skip_places(level.place_tests(text.leaves, has_axes))
+                count = len(self.module.graph.output_node.args[0])
+                lines.add(f"_outs = _run({', '.join(text.given)})")
+                lines.add(*level.result_lines(text, count, original.title, names))
+        self.call, self.tried = lines.made(names)
+
+    def _guard(self, lines: CallLines, given: CallArguments) -> None:
+        """Write the conditions for arguments and surroundings."""
+        found, module = self.found, self.module
+        assert found is not None
+        assert module is not None
+        free = symbolic_axes(module)
+        lines.check_leaves(given.leaves, free, found.numbers)
+        lines.check_surroundings(self.surroundings)
+        lines.check_sizes(module)
+        lines.check_same(found.same)
+        if may_draw(module):
+            lines.check_outside_of_vmap()
+        if found.has_strides:
+            lines.check_strides(given.leaves, free)
+        if found.written:
+            lines.check_writable(found.written)
+            _check_apart(lines, given.leaves, found)
+
+    def _write_call(
+        self, lines: CallLines, module: GraphModule, names: dict[str, Any]
+    ) -> None:
+        """Write the call of the code for plain values."""
+        call, spec = f"_run({', '.join(lines.leaves)})", module.out_spec
+        assert spec is not None
+        if spec.type is None:
+            lines.add(f"_out, = {call}", "return _out")
+        else:
+            title = f"result of {self.original.parameters.title}"
+            names["_pack"] = packer(spec, title)
+            lines.add(f"return _pack({call})")
+
+    def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the function itself, on tracers whose memory the graph does not know."""
+        self.skipped = "an argument is a view or was written, and strides matter"
+        return self.original.fn(*args, **kwargs)
+
+
+class EntryStore:
+    """The entries of a compiled function, for plain values or for tracers.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        Those that are kept, in order.
+    has_dropped : bool
+        Whether there were more than these once.
+    counts : dict
+        Transform, or "" -> how many were compiled for it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.entries: list[Entry] = []
+        self.counts: dict[str, int] = {}
+        self.has_dropped: bool = False
+        self._limit: int = limit
+        # What tracers are, and a family of arguments -> its entries, the last one first.
+        # Where ints and floats of Python may be any, the kind of arguments is the family.
+        # The lists are replaced, not changed.
+        self._families: dict[Any, list[Entry]] = {}
+        # The same and a kind of arguments -> all entries for it, the last one first.
+        self._kinds: dict[Any, list[Entry]] = {}
+
+    def fitting(self, tracers: Any, given: CallArguments) -> Iterator[Entry]:
+        """Yield the entries that may be for arguments, the last one first."""
+        for family in dict.fromkeys((given.family, given.kind)):
+            yield from self._families.get((tracers, family), ())
+
+    def of_kind(self, tracers: Any, given: CallArguments) -> Sequence[Entry]:
+        """Return the entries for arguments that differ in sizes and numbers alone."""
+        return self._kinds.get((tracers, given.kind), ())
+
+    def add(self, tracers: Any, given: CallArguments, entry: Entry) -> Entry | None:
+        """Keep an entry; return the one that is not kept any more, or None."""
+        self.counts[entry.word] = entry.number = self.counts.get(entry.word, 0) + 1
+        self.entries = [*self.entries, entry]
+        pairs = (self._families, entry.family), (self._kinds, given.kind)
+        for table, key in pairs:
+            table[tracers, key] = [entry, *table.get((tracers, key), ())]
+        if len(self.entries) <= self._limit:
+            return None
+        self.has_dropped = True
+        first, *self.entries = self.entries
+        for table, _ in pairs:
+            for key, found in [*table.items()]:
+                if first in found:
+                    table[key] = [e for e in found if e is not first]
+        return first
 
 
 def code_of(run: Any, module: GraphModule) -> str:
-    """The Python code of a graph: of the back end, if it shows any."""
+    """Return the Python code of a graph: that of the back end, if it shows any."""
     return str(getattr(run, "code", None) or module.code)
 
 
 def calls_text(module: GraphModule) -> str:
-    """How many operators a graph calls."""
+    """Return how many operators a graph calls, in words."""
     return counted(sum(node.op == CALL for node in module.graph.nodes), "call")
 
 
 def may_draw(module: GraphModule) -> bool:
-    """Whether a graph draws random numbers, or runs graphs that have effects."""
+    """Return whether a graph draws random numbers, or runs graphs that have effects."""
     calls = [node for node in module.graph.nodes if node.op == CALL]
     return any(
         node.target.sees_seed or any(g.has_effects for g in node.subgraphs)
@@ -210,85 +325,17 @@ def may_draw(module: GraphModule) -> bool:
     )
 
 
-def make_entry(
-    given: CallArguments,
-    found: CapturedCall,
-    surroundings: Surroundings,
-    parameters: Parameters,
-    fn: Callable[..., Any],
-    backend: Backend,
-    slow: Call,
-    *,
-    is_checked: bool,
-) -> Entry:
-    """Make the entry of a graph; see whether its code returns a list if asked for."""
-    entry = Entry(given, fn, surroundings)
-    found = found._replace(module=own_results(found.module, surroundings))
-    entry.found, entry.module = found, found.module
-    if found.numbers:
-        entry.family = given.kind
-    code = backend(found.module)
-    entry.code_of_backend = code
-    out_spec = found.module.out_spec
-    assert out_spec is not None
-    run = checked_code(code, out_spec) if is_checked else code
-    free = symbolic_axes(found.module)
-    surroundings.leave_out_constants(_constants(found.module))
-    lines = _guards(given, parameters, slow, surroundings, free, found.numbers)
-    lines.check_sizes(found.module)
-    lines.check_same(found.same)
-    if may_draw(found.module):
-        lines.check_outside_of_vmap()
-    if found.has_strides:
-        lines.check_strides(given.leaves, free)
-    if found.written:
-        lines.check_writable(found.written)
-        _check_apart(lines, given.leaves, found)
-    entry.call, entry.tried = lines.made(run, out_spec)
-    pack = packer(out_spec, f"result of {parameters.title}")
-    entry.run = lambda given: pack(run(*given.leaves))
-    return entry
-
-
 def _constants(module: GraphModule) -> Iterator[Any]:
-    """The constants of a graph and of those inside it."""
+    """Yield the constants of a graph and of the graphs inside it."""
     yield from module.constants.values()
     for node in module.graph.nodes:
         for graph in node.subgraphs:
             yield from graph.constants.values()
 
 
-def eager_entry(
-    given: CallArguments,
-    error: BaseException,
-    surroundings: Surroundings,
-    parameters: Parameters,
-    fn: Callable[..., Any],
-    slow: Call,
-) -> Entry:
-    """Make an entry that runs the function itself, whatever the shapes."""
-    entry = Entry(given, fn, surroundings)
-    entry.refuse(error)
-    free = {i: range(len(shape)) for i, shape in enumerate(given.shapes)}
-    lines = _guards(given, parameters, slow, Surroundings([]), free)
-    entry.call, entry.tried = lines.made_eager(fn)
-    entry.run = lambda given: fn(*given.args, **given.kwargs)
-    return entry
-
-
-def _guards(
-    given: CallArguments,
-    parameters: Parameters,
-    slow: Call,
-    surroundings: Surroundings,
-    free: Mapping[int, Collection[int]],
-    numbers: Collection[int] = (),
-) -> CallLines:
-    lines = CallLines(parameters, slow)
-    lines.take_apart(given.args, given.kwargs)
-    lines.check_leaves(given.leaves, free, numbers)
-    lines.check_surroundings(surroundings)
-    return lines
+def holds_traced(module: GraphModule) -> bool:
+    """Return whether values of running transforms are constants of a graph."""
+    return any(map(is_traced, module.constants.values()))
 
 
 def _check_apart(lines: CallLines, leaves: Sequence[Any], found: CapturedCall) -> None:
@@ -306,19 +353,6 @@ def _check_apart(lines: CallLines, leaves: Sequence[Any], found: CapturedCall) -
         sorted(pair for pair in pairs if {*pair} <= {*arrays}),
         dict.fromkeys(written, constants),
     )
-
-
-def checked_code(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:
-    """The code of a back end as a function that returns a list of leaves."""
-    count = out_spec.num_leaves
-
-    def run(*leaves: Any) -> Any:
-        out = code(*leaves)
-        if type(out) is list or type(out) is tuple:
-            return out
-        return [out] if count == 1 else [*out]
-
-    return run
 
 
 # ---- environment variables that a function reads while it is captured ----
@@ -372,7 +406,7 @@ _READERS = ("os", "collections.abc", __name__)
 
 
 def _is_of_user(frame: FrameType | None) -> bool:
-    """Whether a frame that looks a name up runs for code of the user.
+    """Return whether a frame that looks a name up runs for code of the user.
 
     A module that is imported meanwhile reads its variables once, as without capturing.
     """
@@ -423,7 +457,7 @@ def captured_alone(
     sizes, free, numbers, finish
         As for `captured`.
     """
-    _refuse_iterators(fn, title, surroundings)
+    refuse_hidden(title, place(fn), surroundings)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
     with EnvironmentReads() as reads:
@@ -455,20 +489,7 @@ def _check_unchanged(
             f"it is at {place(fn)}",
             do="take it out before the call, and pass it as an argument",
         )
-    surroundings.leave_out_written()
-
-
-def _refuse_iterators(
-    fn: Callable[..., Any], title: str, surroundings: Surroundings
-) -> None:
-    """Raise for iterators: the graph would keep the items of the first call."""
-    for iterator, label in surroundings.iterators:
-        raise GraphError(
-            f"compile: '{title}' uses {label}, a {type(iterator).__name__}: its graph"
-            " would use the same items again and again",
-            f"it is used at {surroundings.line_of(iterator) or place(fn)}",
-            do="call next() outside, and pass what it returns as an argument; or pass a list",
-        )
+    surroundings.note_written()
 
 
 def _check_unwritten(
@@ -500,7 +521,7 @@ def _refuse_assignment(
 
 
 def free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> Axes:
-    """The axes whose lengths differ between calls."""
+    """Return the axes whose lengths differ between calls."""
     found: dict[int, set[int]] = {}
     for entry in entries:
         for i, (now, before) in enumerate(zip(shapes, entry.shapes, strict=True)):
@@ -511,7 +532,7 @@ def free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> Ax
 
 
 def free_numbers(entries: Sequence[Entry], numbers: Mapping[int, Any]) -> list[int]:
-    """The ints and floats that differ between calls, and whose values nothing asks for."""
+    """Return the ints and floats that differ between calls and whose values do not matter."""
     fixed = fixed_numbers(entries)
     return [
         i
@@ -521,6 +542,6 @@ def free_numbers(entries: Sequence[Entry], numbers: Mapping[int, Any]) -> list[i
 
 
 def fixed_numbers(entries: Sequence[Entry]) -> dict[int, str]:
-    """Those whose values were asked for, and why."""
+    """Return the numbers whose values were asked for, and why."""
     known = [entry.found.fixed for entry in entries if entry.found is not None]
     return {i: why for fixed in known for i, why in fixed.items()}

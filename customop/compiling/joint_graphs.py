@@ -1,313 +1,61 @@
-"""Functions inside a transform as graphs: forward, and jointly with gradients.
+"""Functions inside reverse mode as graphs: forward and backward, and their nodes.
 
-The graph of `vmap(f)` or `jvp(f)` is a function of plain arrays: the batches, or the values
-and their tangents. What the results are besides arrays is noted here, so that tracers can be
-made of them where a compiled function is called with tracers.
+The joint graph is captured as reverse mode would run: first the function, then the formulas
+of its calls, last call first. All that the formulas compute belongs to the backward graph, so
+nothing is computed or saved that the plain function would not compute or save.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from functools import wraps
-from operator import is_not
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from customop.arrays.kinds import device_of, is_array
-from customop.arrays.nested import Structure, flatten, unflatten
-from customop.compiling.capture import keep_what_warns
-from customop.core.interpreter import Interpreter, current_mode
-from customop.core.table import RuleTable
-from customop.core.tracer import Pinned, Tracer, pin, place_of, views_another
-from customop.errors import GraphError
-from customop.graph.graph import OUTSIDE, Graph, Memory
-from customop.graph.guards import copy_new_constants
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import CPU, device_of, is_array, is_traced
+from customop.arrays.nested import unflatten
+from customop.compiling.call_code import (
+    CallArguments,
+    Original,
+    strict_settings,
+    symbolic_axes,
+)
+from customop.compiling.capture import CapturedCall, cleaned
+from customop.compiling.entries import (
+    calls_text,
+    captured_alone,
+    capturing,
+    code_of,
+    outside_of_modes,
+)
+from customop.compiling.level_graphs import (
+    PLAIN,
+    CallText,
+    LevelGraph,
+    Result,
+    Taken,
+    Tracers,
+)
+from customop.compiling.surroundings import Surroundings
+from customop.core.codegen import generate
+from customop.core.observe import observers, open_modes
+from customop.core.tracer import Tracer
+from customop.errors import GradientError, GraphError, counted
+from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, ITEM, PLACEHOLDER, Node, nodes_in
+from customop.graph.node import CALL, ITEM, Node
 from customop.graph.subgraphs import depending, part, saved_nodes
-from customop.library.ops import ops
 from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.autograd.sweep import sweep
-from customop.transforms.autograd.tape import GradTracer, Leaf
-from customop.transforms.jvp import JvpInterpreter, JvpTracer
-from customop.transforms.random_draws import with_generators
+from customop.transforms.autograd.tape import GradNode, GradTracer, Leaf, Output
+from customop.transforms.functions.function_calls import FunctionTable
 from customop.transforms.trace.graph_tracer import GraphTracer
 from customop.transforms.trace.recorder import Trace, fake_of
-from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
-
-# ---- a function inside a transform, captured with all that the transform does ----
-
-
-# What each leaf of the arguments is; PLAIN for one that the transform does not follow.
-Pattern = tuple[int, ...]
-PLAIN = -1
-
-
-class Result(NamedTuple):
-    """A leaf of the result of the function.
-
-    Attributes
-    ----------
-    place : int
-        Number of its value among the outputs of the graph; -1 for an argument.
-    source : int
-        Number of the argument, or of the earlier leaf, that it is; -1 for a new one.
-    is_tracer : bool
-        Whether it is a tracer of the transform.
-    extra : int
-        For a tracer what else there is: number of the tangent among the outputs, axis of
-        the batch, whether it has a gradient; -1 for nothing.
-    is_pinned : bool
-        Whether it is an array of its own, although it has no axes or was written.
-    """
-
-    place: int = -1
-    source: int = -1
-    is_tracer: bool = False
-    extra: int = -1
-    is_pinned: bool = False
-
-
-class Within(ABC):
-    """Captures a function inside a transform.
-
-    Parameters
-    ----------
-    fn : callable
-    pattern : tuple of int
-        Which leaves of the arguments are tracers, and what else they have.
-    pinned : collection of int
-        Numbers of tracers that are arrays of their own, although they have no axes.
-    may_view : bool
-        Whether results may be views of arguments, since nobody writes them.
-
-    Attributes
-    ----------
-    run : callable
-        What is captured. It takes the arguments of `fn` with values in the place of
-        tracers.
-    results : list of Result
-    structure : Structure
-        Of the result of `fn`.
-    count : int
-        How many outputs of the graph are values of results.
-    """
-
-    # What messages call an argument that the transform follows.
-    followed: ClassVar[str]
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        pattern: Pattern,
-        pinned: Collection[int] = (),
-        *,
-        may_view: bool = False,
-    ) -> None:
-        self._may_view: bool = may_view
-        self.fn: Callable[..., Any] = fn
-        self.pattern: Pattern = pattern
-        self.pinned: Collection[int] = pinned
-        self.results: list[Result] = []
-        self.structure: Structure | None = None
-        self.count: int = 0
-
-        @wraps(fn)
-        def run(*args: Any, **kwargs: Any) -> list[Any]:
-            return self._run(args, kwargs)
-
-        self.run: Callable[..., list[Any]] = run
-
-    # ---- what a transform adds ----
-
-    @abstractmethod
-    def _begin(self, leaves: Sequence[Any]) -> Interpreter:
-        """The interpreter for a run with these values."""
-
-    @abstractmethod
-    def _track(
-        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
-    ) -> Any:
-        """The tracer for a value."""
-
-    @abstractmethod
-    def _take(self, leaf: Any, values: list[Any]) -> int:
-        """Return `Result.extra` of a result; it may add to the outputs."""
-
-    def _finish_run(
-        self, trace: Trace, given: Sequence[Any], values: list[Any]
-    ) -> list[Any]:
-        """The outputs of the graph, from the values of the results."""
-        return values
-
-    # ---- the run that is captured ----
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        trace = current_mode.get()
-        assert isinstance(trace, Trace)
-        leaves, structure = flatten((args, kwargs))
-        interpreter = self._begin(leaves)
-        interpreter.fn, interpreter.inputs = self.fn, leaves
-        given = self._tracked(interpreter, leaves)
-        before = [
-            None if code == PLAIN else v.below
-            for v, code in zip(given, self.pattern, strict=True)
-        ]
-        with interpreter:
-            positional, named = unflatten(structure, given)
-            fn = with_generators(self.fn, trace.generator_of)
-            result = fn(*positional, **named)
-            self._check_arguments(
-                given, before, flatten((positional, named)), structure
-            )
-            values = self._take_results(interpreter, given, result)
-        return self._finish_run(trace, given, values)
-
-    def _tracked(self, interpreter: Interpreter, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves, as tracers where the pattern says so."""
-        given: list[Any] = []
-        for i, leaf in enumerate(leaves):
-            if self.pattern[i] == PLAIN:
-                given.append(leaf)
-                continue
-            tracer = self._track(interpreter, i, leaf, given)
-            if tracer.box_place is None and type(leaf.box_place) is Pinned:
-                tracer.box_place = leaf.box_place
-            if i in self.pinned:
-                pin(tracer)
-            given.append(tracer)
-        return given
-
-    def _check_arguments(
-        self,
-        given: Sequence[Any],
-        before: Sequence[Any],
-        found: tuple[list[Any], Structure],
-        structure: Structure,
-    ) -> None:
-        """Raise if the function has written an argument, or changed a container."""
-        leaves, now = found
-        if now != structure or any(map(is_not, leaves, given)):
-            raise GraphError("it changes a container that is an argument")
-        pairs = zip(given, before, strict=True)
-        if any(b is not None and v.below is not b for v, b in pairs):
-            raise GraphError(f"it writes an argument {self.followed}")
-
-    def _take_results(
-        self, interpreter: Interpreter, given: Sequence[Any], result: Any
-    ) -> list[Any]:
-        """Note what the results are; their values as the graph has them."""
-        leaves, self.structure = flatten(result)
-        self.results = []
-        values: list[Any] = []
-        boxes = [v for v in given if _is_own(v, interpreter)]
-        for i, leaf in enumerate(leaves):
-            is_own = _is_own(leaf, interpreter)
-            known = [*given, *leaves[:i]]
-            if is_own and any(leaf is v for v in known):
-                source = next(k for k, v in enumerate(known) if leaf is v)
-                self.results.append(Result(source=source))
-                continue
-            place, extra, is_pinned = len(values), -1, False
-            values.append(leaf.below if is_own else leaf)
-            if is_own:
-                if not self._may_view:
-                    _check_alone(leaf, boxes)
-                boxes.append(leaf)
-                extra = self._take(leaf, values)
-                is_pinned = type(leaf.box_place) is Pinned or views_another(leaf)
-            self.results.append(Result(place, -1, is_own, extra, is_pinned))
-        self.count = len(values)
-        return values
-
-    # ---- the graph ----
-
-    def finish(self, module: GraphModule, derived: Collection[Node]) -> GraphModule:
-        """Note which calls may warn; raise if the graph writes arrays."""
-        keep_what_warns(module.graph, derived)
-        copy_new_constants(module.graph)
-        if any(map(_writes, module.graph.nodes)):
-            raise GraphError("it writes arrays by operators")
-        return module
-
-    def check_nested(self, module: GraphModule) -> None:
-        """Raise where the graph cannot run on values of other transforms."""
-        nodes = [n for n in module.graph.nodes if n.op == CALL]
-        if any(n.has_effects or n.meta.get("errstate") for n in nodes):
-            raise GraphError("it draws, or sets np.errstate, inside of two transforms")
-        leaves = module.graph.output_node.args[0]
-        results = [r for r in self.results if r.place >= 0 and not r.is_tracer]
-        plain = [leaves[r.place] for r in results]
-        memory = Memory(module.graph)
-        if OUTSIDE in memory.of(plain):
-            raise GraphError("a result may be an argument, inside of two transforms")
-        if any(r.is_tracer and r.place >= 0 for r in self.results):
-            self._check_rows(module)
-
-    def _check_rows(self, module: GraphModule) -> None:
-        """Raise where a result takes its shape alone from an argument.
-
-        An array such as ``np.zeros_like(x)`` is one array for all rows of another
-        transform in the graph, and one for each in the function, which may write it.
-        """
-        known: dict[Node, tuple[int, int]] = {}
-        for number, node in enumerate(module.graph.nodes):
-            if node.op == PLACEHOLDER:
-                known[node] = (1 << number, 1 << number)
-                continue
-            shapes, values = 0, 0
-            for used in node.inputs:
-                shapes, values = shapes | known[used][0], values | known[used][1]
-            is_like = node.op == CALL and node.target is ops.np.full_like.default
-            known[node] = (shapes, 0 if is_like else values)
-        leaves = module.graph.output_node.args[0]
-        places = [r.place for r in self.results if r.is_tracer and r.place >= 0]
-        found = [known[leaves[i]] for i in places if isinstance(leaves[i], Node)]
-        if any(shapes != values for shapes, values in found):
-            raise GraphError("a result has the shape of an argument and not its values")
-
-
-def _is_own(leaf: Any, interpreter: Interpreter) -> bool:
-    return isinstance(leaf, Tracer) and leaf.interpreter is interpreter
-
-
-def _writes(node: Node) -> bool:
-    """Whether a call writes an array; drawing writes a generator."""
-    if node.op != CALL:
-        return False
-    if node.subgraphs:
-        return any(_writes(n) for graph in node.subgraphs for n in graph.nodes)
-    pairs = zip(node.target.schema.parameters, node.values(), strict=True)
-    written = [value for p, value in pairs if p.is_written]
-    return any(is_array(n.val) for n in nodes_in(written))
-
-
-def _check_alone(leaf: Tracer, others: Sequence[Tracer]) -> None:
-    """Raise for a view of an argument or of another result: writes would be lost."""
-    if any(_memory_of(leaf) is _memory_of(other) for other in others):
-        raise GraphError("a result is a view of an argument, or of another result")
-
-
-def _memory_of(box: Any) -> Any:
-    """The box that a view is a view of; the box itself for an array of its own."""
-    while views_another(box):
-        op, args, _ = place_of(box)
-        box = args[op.view_slot]
-    return box
-
-
-# ---- joint ----
-# A function and its gradients as one graph, and the two graphs that it is split into.
-#
-# The graph is captured as reverse mode would run: first the function, then the formulas
-# of its calls, last call first. All that the formulas compute belongs to the backward
-# graph, so nothing is computed or saved that the plain function would not compute or
-# save.
-
 
 # In a pattern: a tracer without a gradient. Others have the number of the first leaf that
 # is the same tracer.
-JOINT_CONSTANT = -2
+_CONSTANT = -2
 # What a result has that gets a gradient.
 _MOVES = 0
 
@@ -326,144 +74,6 @@ class Arrived(NamedTuple):
 
     cotangents: tuple[bool, ...]
     sums: tuple[bool, ...]
-
-
-class _WholeTape(GradInterpreter):
-    """Reverse mode around the whole function: its calls are the function's own."""
-
-    is_lasting = True
-
-
-class Joint(Within):
-    """Captures a function with its gradients.
-
-    Parameters
-    ----------
-    fn, pattern, pinned, may_view
-        As for `Within`.
-    arrived : Arrived, optional
-        By default all cotangents, and no sums.
-
-    Attributes
-    ----------
-    moving : list of int
-        Numbers of the leaves with a gradient, each tracer once.
-    ends : list of str
-        The device of each result with a gradient.
-    has_gradient : list of bool
-        For each argument with a gradient, whether the function has one for it.
-    """
-
-    followed: ClassVar[str] = "whose gradient is taken"
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        pattern: Pattern,
-        pinned: Collection[int] = (),
-        arrived: Arrived | None = None,
-        *,
-        may_view: bool = False,
-    ) -> None:
-        super().__init__(fn, pattern, pinned, may_view=may_view or arrived is not None)
-        self.moving: list[int] = [i for i, n in enumerate(pattern) if n == i]
-        self.arrived: Arrived | None = arrived
-        self.has_gradient: list[bool] = []
-        self.ends: list[str] = []
-        self._late: set[Node] = set()
-        # The results with a gradient.
-        self._ends: list[GradTracer] = []
-
-    # ---- the run that is captured ----
-
-    def _begin(self, leaves: Sequence[Any]) -> GradInterpreter:
-        self._ends = []
-        return _WholeTape()
-
-    def _track(
-        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
-    ) -> Any:
-        first = self.pattern[number]
-        if first == JOINT_CONSTANT:
-            return GradTracer(interpreter, leaf, None)
-        return given[first] if first < number else interpreter.variable(leaf)
-
-    def _take(self, leaf: Any, values: list[Any]) -> int:
-        if leaf.node is None:
-            return -1
-        self._ends.append(leaf)
-        return _MOVES
-
-    def _finish_run(
-        self, trace: Trace, given: Sequence[Any], values: list[Any]
-    ) -> list[Any]:
-        """The values, and the gradients."""
-        ids = {id(end.node) for end in self._ends}
-        if len(ids) < len(self._ends) or any(type(e.node) is Leaf for e in self._ends):
-            raise GraphError("results share a call that gradients come to")
-        self.ends = [device_of(end.below) for end in self._ends]
-        early = {*trace.graph.nodes}
-        gradients = self._swept(trace, given)
-        self._late = {*trace.graph.nodes} - early
-        return [*values, *gradients]
-
-    def _swept(self, trace: Trace, given: Sequence[Any]) -> list[Any]:
-        """The gradients that there are, for new inputs of the graph."""
-        starts = [given[i].node for i in self.moving]
-        wanted = self.arrived or Arrived(
-            (True,) * len(self._ends), (False,) * len(starts)
-        )
-        ends = zip(self._ends, wanted.cotangents, strict=True)
-        seeds = [
-            (end.node, _placeholder(trace, end.below, "cotangent"))
-            for end, is_given in ends
-            if is_given
-        ]
-        arguments = zip(self.moving, starts, wanted.sums, strict=True)
-        sums = [
-            (node, _placeholder(trace, given[i].below, "sum"))
-            for i, node, is_given in arguments
-            if is_given
-        ]
-        found = sweep([*sums, *seeds], retain=False)
-        gradients = [found.get(start) for start in starts]
-        self.has_gradient = [g is not None for g in gradients]
-        return [g for g in gradients if g is not None]
-
-    # ---- the graph ----
-
-    def finish(self, module: GraphModule, derived: Collection[Node]) -> GraphModule:
-        """As for other transforms; the calls of formulas are derived."""
-        return super().finish(module, {*derived, *self._late})
-
-    def halves(self, module: GraphModule) -> JointHalves:
-        """The forward and the backward graph."""
-        graph, count = module.graph, len(self.pattern)
-        leaves, given = graph.output_node.args[0], module.inputs
-        late = depending(graph, [*given[count:], *self._late])
-        wanted = saved_nodes(module, leaves[self.count :], count, late)
-        kept = [i for i, node in enumerate(given[:count]) if node in wanted]
-        saved = [node for node in wanted if node.op in (CALL, ITEM)]
-        forward = part(module, given[:count], [*leaves[: self.count], *saved], late)
-        starts = [*(given[i] for i in kept), *saved, *given[count:]]
-        backward = part(module, starts, leaves[self.count :], _once(graph, late))
-        order = _numbered(graph, late)
-        return JointHalves(forward, backward, kept, [order[node] for node in saved])
-
-    def backward(self, module: GraphModule, halves: JointHalves) -> GraphModule | None:
-        """Another backward graph for a forward graph; None if that saves too little."""
-        graph, count = module.graph, len(self.pattern)
-        leaves, given = graph.output_node.args[0], module.inputs
-        late = depending(graph, [*given[count:], *self._late])
-        wanted = saved_nodes(module, leaves[self.count :], count, late)
-        of_key = {key: node for node, key in _numbered(graph, late).items()}
-        if any(key not in of_key for key in halves.saved):
-            return None
-        known = [*(given[i] for i in halves.kept), *(of_key[k] for k in halves.saved)]
-        if not {*wanted} <= {*known}:
-            return None
-        starts = [*known, *given[count:]]
-        return part(module, starts, leaves[self.count :], _once(graph, late))
 
 
 class JointHalves(NamedTuple):
@@ -487,8 +97,272 @@ class JointHalves(NamedTuple):
     saved: list[Any]
 
 
+class _WholeTape(GradInterpreter):
+    """Reverse mode around the whole function: its calls are the function's own."""
+
+    is_lasting = True
+
+
+class GradGraph(LevelGraph):
+    """Captures a function with its gradients.
+
+    Parameters
+    ----------
+    original, tracers
+        As for `LevelGraph`.
+    arrived : Arrived, optional
+        By default all cotangents, and no sums.
+
+    Attributes
+    ----------
+    moving : list of int
+        Numbers of the leaves with a gradient, each tracer once.
+    ends : list of str
+        The device of each result with a gradient.
+    has_gradient : list of bool
+        For each argument with a gradient, whether the function has one for it.
+    halves : JointHalves or None
+        None before the function is captured.
+    """
+
+    word: ClassVar[str] = "gradient"
+    cannot: ClassVar[str] = "its gradient cannot be compiled"
+    followed: ClassVar[str] = "whose gradient is taken"
+    tracer_class: ClassVar[type[Tracer]] = GradTracer
+    keeps_axes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        original: Original,
+        tracers: Tracers,
+        arrived: Arrived | None = None,
+    ) -> None:
+        super().__init__(original, tracers)
+        self.may_view: bool = self.may_view or arrived is not None
+        self.original: Original = original
+        self._tracers: Tracers = tracers
+        self.moving: list[int] = [i for i, n in enumerate(self.pattern) if n == i]
+        self.arrived: Arrived | None = arrived
+        self.has_gradient: list[bool] = []
+        self.ends: list[str] = []
+        self.halves: JointHalves | None = None
+        self.pullback: Pullback | None = None
+        self._late: set[Node] = set()
+        # The results with a gradient.
+        self._ends: list[GradTracer] = []
+
+    @classmethod
+    def read(cls, leaves: Sequence[Any], own: Sequence[bool]) -> Taken | None:
+        """Return which tracers have gradients; None for two tracers of one call."""
+        pattern: list[int] = []
+        origins: dict[int, int] = {}
+        for i, (leaf, is_mine) in enumerate(zip(leaves, own, strict=True)):
+            if not is_mine:
+                pattern.append(PLAIN)
+            elif leaf.node is None:
+                pattern.append(_CONSTANT)
+            else:
+                first = origins.setdefault(id(leaf.node), i)
+                if leaf is not leaves[first]:
+                    return None
+                pattern.append(first)
+        return tuple(pattern), None
+
+    # ---- the run that is captured ----
+
+    def _begin(self, leaves: Sequence[Any]) -> GradInterpreter:
+        self._ends = []
+        return _WholeTape()
+
+    def _track(
+        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
+    ) -> Any:
+        first = self.pattern[number]
+        if first == _CONSTANT:
+            return GradTracer(interpreter, leaf, None)
+        return given[first] if first < number else interpreter.variable(leaf)
+
+    def _take(self, leaf: Any, values: list[Any]) -> int:
+        if leaf.node is None:
+            return -1
+        self._ends.append(leaf)
+        return _MOVES
+
+    def _finish_run(
+        self, trace: Trace, given: Sequence[Any], values: list[Any]
+    ) -> list[Any]:
+        """Return the values, and the gradients."""
+        ids = {id(end.node) for end in self._ends}
+        if len(ids) < len(self._ends) or any(type(e.node) is Leaf for e in self._ends):
+            raise GraphError("results share a call that gradients come to")
+        self.ends = [device_of(end.below) for end in self._ends]
+        early = {*trace.graph.nodes}
+        gradients = self._swept(trace, given)
+        self._late = {*trace.graph.nodes} - early
+        return [*values, *gradients]
+
+    def _swept(self, trace: Trace, given: Sequence[Any]) -> list[Any]:
+        """Return the gradients that there are, for new inputs of the graph."""
+        starts = [given[i].node for i in self.moving]
+        wanted = self.arrived or Arrived(
+            (True,) * len(self._ends), (False,) * len(starts)
+        )
+        ends = zip(self._ends, wanted.cotangents, strict=True)
+        seeds = [
+            (end.node, _placeholder(trace, end.below, "cotangent"))
+            for end, is_given in ends
+            if is_given
+        ]
+        arguments = zip(self.moving, starts, wanted.sums, strict=True)
+        sums = [
+            (node, _placeholder(trace, given[i].below, "sum"))
+            for i, node, is_given in arguments
+            if is_given
+        ]
+        found = sweep([*sums, *seeds], retain=False)
+        gradients = [found.get(start) for start in starts]
+        self.has_gradient = [g is not None for g in gradients]
+        return [g for g in gradients if g is not None]
+
+    # ---- the graphs ----
+
+    def finish(self, module: GraphModule, derived: Collection[Node]) -> GraphModule:
+        """Finish it as for other transforms; the calls of formulas are derived."""
+        return super().finish(module, {*derived, *self._late})
+
+    def forward(
+        self, found: CapturedCall, around: Surroundings, given: CallArguments
+    ) -> GraphModule:
+        """Return the forward graph; note the backward graph."""
+        self.halves = halves = self._halves(found.module)
+        self.pullback = Pullback(self, halves, found, around, given)
+        return halves.forward
+
+    def _halves(self, module: GraphModule) -> JointHalves:
+        graph, count = module.graph, len(self.pattern)
+        leaves, given = graph.output_node.args[0], module.inputs
+        late, wanted = self._wanted(module)
+        kept = [i for i, node in enumerate(given[:count]) if node in wanted]
+        saved = [node for node in wanted if node.op in (CALL, ITEM)]
+        forward = part(module, given[:count], [*leaves[: self.count], *saved], late)
+        backward = self._part(module, late, kept, saved)
+        order = _numbered(graph, late)
+        return JointHalves(forward, backward, kept, [order[node] for node in saved])
+
+    def again(self, arrived: Arrived) -> GradGraph:
+        """Return what captures the function once more, for other gradients."""
+        return GradGraph(self.original, self._tracers, arrived)
+
+    def backward(self, module: GraphModule, halves: JointHalves) -> GraphModule | None:
+        """Return another backward graph for a forward graph; None if that saves too little."""
+        late, wanted = self._wanted(module)
+        of_key = {key: node for node, key in _numbered(module.graph, late).items()}
+        if any(key not in of_key for key in halves.saved):
+            return None
+        saved = [of_key[key] for key in halves.saved]
+        if not {*wanted} <= {*saved, *(module.inputs[i] for i in halves.kept)}:
+            return None
+        return self._part(module, late, halves.kept, saved)
+
+    def _wanted(self, module: GraphModule) -> tuple[set[Node], dict[Node, None]]:
+        """Return the nodes of the backward graph, and those that it takes."""
+        graph, count = module.graph, len(self.pattern)
+        late = depending(graph, [*module.inputs[count:], *self._late])
+        gradients = graph.output_node.args[0][self.count :]
+        return late, saved_nodes(module, gradients, count, late)
+
+    def _part(
+        self,
+        module: GraphModule,
+        late: Collection[Node],
+        kept: Sequence[int],
+        saved: Sequence[Node],
+    ) -> GraphModule:
+        """Return the backward graph, which takes arguments, what is saved, and cotangents."""
+        graph, given = module.graph, module.inputs
+        starts = [*(given[i] for i in kept), *saved, *given[len(self.pattern) :]]
+        gradients = graph.output_node.args[0][self.count :]
+        return part(module, starts, gradients, _once(graph, late))
+
+    # ---- the code around the forward graph ----
+
+    def tests(self, leaves: Sequence[str]) -> Iterator[str]:
+        """Yield conditions for the same tracers to have gradients, and to be one tracer."""
+        for i, code in enumerate(self.pattern):
+            if code == _CONSTANT:
+                yield f"{leaves[i]}.node is None"
+            elif code == i:
+                yield f"{leaves[i]}.node is not None"
+            elif code != PLAIN:
+                yield f"{leaves[i]} is {leaves[code]}"
+        for at, i in enumerate(self.moving):
+            for j in self.moving[:at]:
+                yield f"{leaves[i]}.node is not {leaves[j]}.node"
+
+    def node_lines(self, text: CallText, names: dict[str, Any]) -> list[str]:
+        """Return lines that make the node of a call, with what the backward graph needs."""
+        halves, pullback = self.halves, self.pullback
+        assert halves is not None
+        assert pullback is not None
+        if not self.ends:
+            return []
+        names |= {"_Node": pullback.nodes, "_Output": Output, "_shape": _shape_of}
+        edges = ", ".join([f"({i}, (), {text.leaves[i]}.node)" for i in self.moving])
+        count = len(halves.forward.graph.output_node.args[0])
+        kept = [text.values[i] for i in halves.kept]
+        kept += [f"_o{i}" for i in range(self.count, count)]
+        lines = [
+            f"_node = _Node([{edges}])",
+            f"_node.saved_arrays = ({''.join(f'{v}, ' for v in kept)})",
+        ]
+        if symbolic_axes(halves.forward):
+            shapes = "".join([f"_shape({v}), " for v in text.values])
+            lines.append(f"_node.node_shapes = ({shapes})")
+        places = self._places
+        if len(places) == 1:
+            out = f"_o{places[0]}"
+            lines.append(f"_node.node_shape = {out}.shape")
+            lines.append(f"_node.node_dtype = {out}.dtype")
+        else:
+            pairs = zip(places, self.ends, strict=True)
+            metas = [f"(_o{p}.shape, _o{p}.dtype, {device!r}), " for p, device in pairs]
+            lines.append(f"_node.node_metas = _metas = [{''.join(metas)}]")
+        return lines
+
+    @property
+    def _places(self) -> list[int]:
+        """The numbers of the outputs with a gradient."""
+        return [r.place for r in self.results if r.extra >= 0 <= r.place]
+
+    def tracer_text(self, result: Result) -> str:
+        """Return the text of a value with its node, or one of the node's outputs."""
+        end = "None"
+        if result.extra >= 0:
+            at = self._places.index(result.place)
+            is_one = len(self.ends) == 1
+            end = "_node" if is_one else f"_Output(_node, {at}, _metas[{at}])"
+        return f"_Tracer(_top, _o{result.place}, {end})"
+
+    # ---- reports ----
+
+    def size(self, calls: str, arguments: Sequence[str]) -> str:
+        """Return how many operators both graphs call, and how many arrays the first saves."""
+        if self.halves is None:
+            return ""
+        saved = counted(len(self.halves.saved), "array")
+        backward = calls_text(self.halves.backward)
+        return (
+            f"{calls} forward, which save {saved}, and {backward} backward{self._where}"
+        )
+
+    @property
+    def codes(self) -> Sequence[str]:
+        """The Python code of the backward graphs."""
+        return [] if self.pullback is None else self.pullback.texts
+
+
 def _once(graph: Graph, late: Collection[Node]) -> set[Node]:
-    """The calls of the forward graph that may not run again."""
+    """Return the calls of the forward graph that may not run again."""
     nodes = graph.nodes
     return {n for n in nodes if n not in late and (n.has_effects or n.must_run)}
 
@@ -500,95 +374,223 @@ def _numbered(graph: Graph, late: Collection[Node]) -> dict[Node, Any]:
 
 
 def _placeholder(trace: Trace, like: Any, name: str) -> GraphTracer:
-    """A new input of the graph, for an array like another one."""
+    """Add an input to the graph, for an array like another one."""
     fake = fake_of(like)
     node = trace.graph.placeholder(name, fake)
     node.note(fake, None)
     return GraphTracer(trace, fake, node)
 
 
-# ---- functions captured inside `vmap` and `jvp`, which need no backward graph ----
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return value.shape if is_array(value) else ()
 
 
-# In a pattern of forward mode: a tracer without a tangent, and one with a tangent.
-CONSTANT, MOVING = -2, 0
+# ---- the backward graphs ----
 
 
-class _WholeBatch(BatchInterpreter):
-    """A vmap around the whole function: its calls are the function's own."""
+class Pullback:
+    """The backward graphs of an entry, one for each set of gradients that arrives.
 
-    is_lasting = True
+    Attributes
+    ----------
+    nodes : type
+        The class of nodes of calls.
+    """
 
-    def loop(
-        self, op: RuleTable, values: Sequence[Any], dims: Sequence[Any]
-    ) -> NoReturn:
-        """Refuse: a graph would have a call for each row."""
-        raise GraphError(f"{op.qualname} has no vmap rule and runs row by row")
+    def __init__(
+        self,
+        joint: GradGraph,
+        halves: JointHalves,
+        found: CapturedCall,
+        around: Surroundings,
+        given: CallArguments,
+    ) -> None:
+        self._joint: GradGraph = joint
+        self._halves: JointHalves = halves
+        self._found: CapturedCall = found
+        self._around: Surroundings = around
+        # Arguments without their data, to capture the function once more.
+        self._like: list[Any] = [_without_data(v) for v in given.leaves]
+        self._structure: Any = given.structure
+        # For gradients of all results, and no sums.
+        self._usual: BackwardCode | None = None
+        # What a backward graph is given, and shapes -> its code.
+        self._codes: dict[Any, BackwardCode] = {}
+        names = {
+            "node_op": FunctionTable("compile", joint.original.fn),
+            "node_pullback": self,
+            "node_is_nested": joint.is_nested,
+            "__slots__": (),
+        }
+        self.nodes: type[CompiledNode] = type("compiled_node", (CompiledNode,), names)
+
+    @property
+    def texts(self) -> list[str]:
+        """The Python code of its graphs."""
+        return [code.text for code in [*self._codes.values()]]
+
+    def code(
+        self, grads: Sequence[Any], sums: Sequence[Any], shapes: Any
+    ) -> BackwardCode:
+        """Return the code of the backward graph for what has come to a node."""
+        is_usual = not [g for g in grads if g is None]
+        is_usual = is_usual and not [s for s in sums if s is not None]
+        if is_usual and self._usual is not None:
+            return self._usual
+        arrived = Arrived(
+            tuple([g is not None for g in grads]), tuple([s is not None for s in sums])
+        )
+        code = self._codes.get(arrived) or self._codes.get((arrived, shapes))
+        if code is None:
+            with capturing, outside_of_modes():
+                code = self._new_code(arrived, shapes)
+        return code
+
+    def _new_code(self, arrived: Arrived, shapes: Any) -> BackwardCode:
+        joint = self._joint
+        module, key = self._halves.backward, arrived
+        is_usual = all(arrived.cotangents) and not any(arrived.sums)
+        if not is_usual:
+            joint = joint.again(arrived)
+            module, key = self._captured_again(joint, arrived, shapes)
+        code = BackwardCode(module, joint)
+        self._codes[key] = code
+        if is_usual:
+            self._usual = code
+        return code
+
+    def _captured_again(
+        self, joint: GradGraph, arrived: Arrived, shapes: Any
+    ) -> tuple[GraphModule, Any]:
+        """Return another backward graph, and the key for which it holds."""
+        original, found = joint.original, self._found
+        if self._around.changed():
+            raise self._changed()
+        leaves = self._like
+        if shapes is not None:
+            pairs = zip(leaves, shapes, strict=True)
+            leaves = [_of_shape(v, shape) if shape else v for v, shape in pairs]
+        again = captured_alone(
+            joint.run,
+            original.title,
+            CallArguments(*unflatten(self._structure, leaves)),
+            self._around,
+            original.sizes,
+            found.free,
+            found.numbers,
+            joint.finish,
+        )
+        module = joint.backward(again.module, self._halves)
+        if module is None:
+            raise self._changed()
+        # The sizes that the backward pass asks for may differ in other calls.
+        known = {guard.text for guard in self._halves.forward.graph.sizes.guards}
+        is_same = known >= {guard.text for guard in module.graph.sizes.guards}
+        is_same = is_same and again.free == found.free
+        return module, arrived if is_same else (arrived, shapes)
+
+    def _changed(self) -> GradientError:
+        return GradientError(
+            f"compile: what '{self._joint.original.title}' uses has changed since it was"
+            " called, so that its gradient cannot be captured",
+            do="take the gradient before, or pass what changes as an argument",
+        )
 
 
-class WithinVmap(Within):
-    """Captures a function inside `vmap`; a pattern has the axis of each batch."""
-
-    followed: ClassVar[str] = "that is batched"
-
-    def _begin(self, leaves: Sequence[Any]) -> BatchInterpreter:
-        pairs = zip(leaves, self.pattern, strict=True)
-        first, *others = [v.shape[dim] for v, dim in pairs if dim != PLAIN]
-        if not all(size == first for size in others):
-            raise GraphError("batches differ in length")
-        return _WholeBatch(first, "error", None)
-
-    def _track(
-        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
-    ) -> BatchTracer:
-        return BatchTracer(interpreter, leaf, self.pattern[number])
-
-    def _take(self, leaf: Any, values: list[Any]) -> int:
-        return int(leaf.dim)
-
-    def finish(self, module: GraphModule, derived: Collection[Node]) -> GraphModule:
-        """As for other transforms; raise if the graph draws, of which vmap must know."""
-        module = super().finish(module, derived)
-        if any(n.op == CALL and n.has_effects for n in module.graph.nodes):
-            raise GraphError("it draws random numbers, or calls what has effects")
-        return module
+def _without_data(value: Any) -> Any:
+    return fake_of(value) if is_array(value) and value.shape else value
 
 
-class _WholePush(JvpInterpreter):
-    """Forward mode around the whole function: its calls are the function's own."""
+def _of_shape(like: Any, shape: Sequence[int]) -> Any:
+    """Return an array that nobody reads; with symbolic sizes arrays lie in C order."""
+    if device_of(like) == CPU.name:
+        return np.empty(shape, like.dtype)
+    return FakeArray(shape, like.dtype, device=device_of(like))
 
-    is_lasting = True
+
+class BackwardCode:
+    """The code of a backward graph.
+
+    Parameters
+    ----------
+    module : GraphModule
+        As it was captured.
+    joint : GradGraph
+        The capture that the graph is from.
+
+    Attributes
+    ----------
+    lift : callable or None
+        The graph on values of other transforms; None for one that draws, which a vmap
+        around it must see.
+    numbers : list of int
+        Of the arguments with a gradient, the numbers of those that get one.
+    run : callable
+        Takes a list of the inputs in reverse order, and empties it: so an array that
+        nobody else has is freed after its last use.
+    """
+
+    def __init__(self, module: GraphModule, joint: GradGraph) -> None:
+        nodes = [node for node in module.graph.nodes if node.op == CALL]
+        has_effects = any(node.has_effects for node in nodes)
+        original = joint.original
+        self.lift: Any = None if has_effects else original.lift(module)
+        self.module: GraphModule = module
+        self.numbers: list[int] = [i for i, has in enumerate(joint.has_gradient) if has]
+        # Values of other transforms are the usual ones there.
+        self._code: Any = None
+        run: Callable[..., list[Any]] = module.run_list
+        if not joint.is_nested:
+            self._code, run = original.build(cleaned(module))
+        # Python hands arguments of a call in this form over: the caller keeps none.
+        given = ", ".join(["take()"] * len(module.inputs))
+        text = f"def pull(given):\n    take = given.pop\n    return run({given})\n"
+        name = f"gradient of {original.title}"
+        self.run: Callable[[list[Any]], list[Any]] = generate(
+            name, text, "pull", {"run": run}
+        )
+
+    @property
+    def text(self) -> str:
+        """The Python code of the graph."""
+        return code_of(self._code, self.module)
 
 
-class WithinJvp(Within):
-    """Captures a function inside `jvp`; the last argument is the list of tangents."""
+# ---- a compiled function on the tape of reverse mode: one node for all of its calls ----
 
-    followed: ClassVar[str] = "that has a tangent"
-    _tangents: Sequence[Any] = ()
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        self._tangents = args[-1]
-        return super()._run(args[:-1], kwargs)
+class CompiledNode(GradNode):
+    """One call of a compiled function under reverse mode."""
 
-    def _begin(self, leaves: Sequence[Any]) -> JvpInterpreter:
-        moving = [
-            v for v, code in zip(leaves, self.pattern, strict=True) if code == MOVING
-        ]
-        for value, tangent in zip(moving, self._tangents, strict=True):
-            if tuple(value.shape) != tuple(tangent.shape):  # symbolic sizes are noted
-                raise GraphError("a tangent has another shape than its value")
-        return _WholePush()
+    __slots__ = ()
+    node_takes_sums = True
+    node_pullback: Pullback
+    # Of the arguments, where sizes are symbolic.
+    node_shapes: Any = None
+    # Whether calls have values of other transforms.
+    node_is_nested: bool = False
 
-    def _track(
-        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
-    ) -> JvpTracer:
-        if self.pattern[number] == CONSTANT:
-            return JvpTracer(interpreter, leaf, None)
-        moving = [i for i, code in enumerate(self.pattern) if code == MOVING]
-        return JvpTracer(interpreter, leaf, self._tangents[moving.index(number)])
-
-    def _take(self, leaf: Any, values: list[Any]) -> int:
-        if leaf.tangent is None:
-            return -1
-        values.append(leaf.tangent)
-        return len(values) - 1
+    @staticmethod
+    def node_pull(
+        node: CompiledNode, grads: list[Any], sums: list[Any], retain: bool
+    ) -> list[tuple[Any, Any]]:
+        """Return the origin of each tracked argument, with its gradient."""
+        edges = node.node_edges or ()
+        is_nested = node.node_is_nested
+        is_nested = is_nested or any(map(is_traced, grads)) or any(map(is_traced, sums))
+        code = node.node_pullback.code(grads, sums, node.node_shapes)
+        given = [v for v in (*node.saved_arrays, *grads, *sums) if v is not None]
+        grads.clear()
+        sums.clear()
+        if not retain:
+            node.node_edges = None
+            node.saved_arrays = ()
+        if open_modes or strict_settings or observers or (is_nested and not code.lift):
+            found = code.module.run_list(*given)
+        elif is_nested:
+            found = code.lift(*given)
+        else:
+            given.reverse()
+            found = code.run(given)
+        origins = [edges[i][2] for i in code.numbers]
+        return [*zip(origins, found, strict=True)]

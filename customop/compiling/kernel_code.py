@@ -57,7 +57,7 @@ class _Expression(NamedTuple):
 
 
 def _wrapping(python: str, c: str) -> _Expression:
-    """Arithmetic of integers, which C defines for unsigned ones alone."""
+    """Write arithmetic of integers, which C defines for unsigned ones alone."""
     text = c.replace("{0}", f"({_WIDE}){{0}}").replace("{1}", f"({_WIDE}){{1}}")
     return _Expression("iu", python, f"({text})")
 
@@ -186,7 +186,7 @@ def pointwise_of(node: Node, kind: str = CPU.name) -> Pointwise | None:
 
 
 def operand_dtype(value: Any) -> Any:
-    """The dtype of an operand; the class of a number of Python; None for others."""
+    """Return the dtype of an operand, the class of a Python number, None for others."""
     if isinstance(value, Node):
         return value.val.dtype if isinstance(value.val, FakeArray) else None
     if type(value) in _NUMBERS:
@@ -216,7 +216,7 @@ def _of_ufunc(
 def _of_choice(
     values: Sequence[Any], dtypes: Sequence[Any], wanted: np.dtype[Any]
 ) -> Pointwise | None:
-    """Of np.where."""
+    """Return the line of np.where."""
     if any(dtype is None for dtype in dtypes) or not _is_known(wanted):
         return None
     if dtypes[0] != np.dtype(bool) or not _fits(values[1:], wanted):
@@ -227,7 +227,7 @@ def _of_choice(
 def _of_conversion(
     values: Sequence[Any], dtypes: Sequence[Any], wanted: np.dtype[Any]
 ) -> Pointwise | None:
-    """Of conversions whose value is defined for all numbers."""
+    """Return the line of a conversion whose value is defined for all numbers."""
     given = dtypes[0]
     if given is None or not _is_known(wanted):
         return None
@@ -240,7 +240,7 @@ def _of_conversion(
 def _of_view(
     values: Sequence[Any], dtypes: Sequence[Any], wanted: np.dtype[Any]
 ) -> Pointwise | None:
-    """Of np.broadcast_to, whose elements are those of its operand."""
+    """Return the line of np.broadcast_to, whose elements are those of its operand."""
     return Pointwise("{0}", "{0}", (wanted,), wanted) if _is_known(wanted) else None
 
 
@@ -262,7 +262,7 @@ def _is_known(dtype: np.dtype[Any]) -> bool:
 
 
 def _fits(values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether Python's numbers among values have a value in a dtype."""
+    """Return whether Python's numbers among values have a value in a dtype."""
     if dtype.kind not in "iu":
         return True
     limits = np.iinfo(dtype)
@@ -303,12 +303,12 @@ def _is_pointwise(node: Node, kind: str) -> bool:
 
 
 def _is_pure(node: Node) -> bool:
-    """Whether it makes no difference if a node comes before a group."""
+    """Return whether it makes no difference if a node comes before a group."""
     return node.op in (CALL, ITEM) and not node.has_effects
 
 
 def _trees(calls: Sequence[Node]) -> Iterator[tuple[Node, list[Node]]]:
-    """Calls of a run with one result, which is the last one, and that result."""
+    """Yield the results of a run, each with the calls that it alone needs."""
     root_of: dict[Node, Node] = {}
     members: dict[Node, list[Node]] = {}
     for node in reversed(calls):
@@ -324,7 +324,7 @@ def _trees(calls: Sequence[Node]) -> Iterator[tuple[Node, list[Node]]]:
 
 
 def _spans(root: Node, members: list[Node]) -> bool:
-    """Whether the operands from outside have the shape of the result, all together."""
+    """Return whether the operands from outside together have the shape of the result."""
     inside = {*members}
     given = {n for member in members for n in member.inputs if n not in inside}
     if len(given) > _MOST_OPERANDS:
@@ -410,7 +410,7 @@ def with_kernels(
     kernel_for: Callable[[GraphModule, ElementProgram], Kernel],
     kind: str = CPU.name,
 ) -> GraphModule:
-    """A module in which each group of pointwise calls is one call of a kernel."""
+    """Return a module in which each group of pointwise calls is one call of a kernel."""
     groups = find_groups(module.graph, kind)
     if not groups:
         return module
@@ -452,7 +452,7 @@ C_TYPES = {
 
 
 def in_python(program: ElementProgram) -> tuple[str, dict[str, Any]]:
-    """The text of a function ``fused`` of one element of each input, and its names."""
+    """Return the text of a function ``fused`` of one element, and the names in it."""
     names: dict[str, Any] = {"np": np}
 
     def cast(text: str, dtype: np.dtype[Any]) -> str:
@@ -472,7 +472,7 @@ def in_python(program: ElementProgram) -> tuple[str, dict[str, Any]]:
 
 
 def in_c(program: ElementProgram, result: str) -> str:
-    """Statements that compute one element, and assign it to `result`.
+    """Return statements that compute one element, and assign it to `result`.
 
     They hold for C++ and CUDA, where ``sqrt`` and the like are those of the operand.
     """
@@ -495,7 +495,7 @@ def _expressions(
     cast: Callable[[str, np.dtype[Any]], str],
     literal: Callable[[Any], str],
 ) -> list[tuple[str, str]]:
-    """Name and expression of each line."""
+    """Return the name and the expression of each line."""
     found = []
     for name, pointwise, operands in program.lines:
         texts = []
@@ -511,7 +511,7 @@ def _expressions(
 
 
 def _c_literal(value: Any) -> str:
-    """A number in C; its type is told, since numbers without one are of another."""
+    """Return a number in C with its type, since a plain one may have another type."""
     kind, name = value.dtype.kind, C_TYPES[value.dtype.name]
     if kind == "b":
         return "true" if value else "false"

@@ -45,7 +45,7 @@ _compiling = threading.Lock()
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
-    """A function of the leaves of the inputs; numba compiles groups of pointwise calls."""
+    """Return a function of the input leaves; numba compiles groups of pointwise calls."""
     fused = with_kernels(with_number_arrays(module), _kernel)
     run: Any = build_numpy(fused)
     others = run.explain
@@ -71,7 +71,7 @@ def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
 
 
 def _call(ufunc: Any, dtype: np.dtype[Any], *arrays: Any) -> Any:
-    """The result of a ufunc; large ones are written by several threads."""
+    """Return the result of a ufunc; large ones are written by several threads."""
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     threads = min(team.size, math.prod(shape) // limits.share_of_one)
     if threads < 2:
@@ -93,7 +93,7 @@ def _call(ufunc: Any, dtype: np.dtype[Any], *arrays: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _ufunc(program: ElementProgram) -> Callable[..., Any]:
-    """The ufunc of a program; compiling it takes some tenths of a second."""
+    """Return the ufunc of a program; compiling it takes some tenths of a second."""
     text, names = in_python(program)
     function = generate("fused ufunc", text, "fused", names)
     types = [numba.from_dtype(dtype) for _, dtype in program.inputs]

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import describe
-from customop.compiling.entries import CallArguments, Entry
+from customop.compiling.call_code import CallArguments
+from customop.compiling.entries import Entry
 from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
@@ -96,7 +97,7 @@ class CompileReport(Frozen):
         The last ones that are not kept any more.
     count : int
         How often it was compiled.
-    transforms : tuple of LevelEntry
+    transforms : tuple of Entry
         What was compiled for gradients of the function, and for `vmap` and `jvp` of it, in
         order.
     """
@@ -132,14 +133,14 @@ class CompileReport(Frozen):
             yield f"  {facts.number}. {facts.arguments}: not kept any more"
             if facts.why:
                 yield f"     compiled again: {facts.why}"
-        for entry in self.entries:
-            yield f"  {entry.number}. {_arguments(entry)}{_size(entry)}"
+        for entry in (*self.entries, *self.transforms):
+            yield f"  {_number(entry)} {_arguments(entry)}{_size(entry)}"
             for line in [*lines_of(entry), *map(str, groups_of(entry))]:
                 yield f"     {line}"
-        for entry in self.transforms:
-            yield f"  {entry.word} {entry.number}. {_arguments(entry)}{_size(entry)}"
-            for line in [*lines_of(entry), *map(str, groups_of(entry))]:
-                yield f"     {line}"
+
+
+def _number(entry: Entry) -> str:
+    return f"{entry.word} {entry.number}.".lstrip()
 
 
 def _size(entry: Entry) -> str:
@@ -147,7 +148,7 @@ def _size(entry: Entry) -> str:
 
 
 def lines_of(entry: Entry) -> Iterator[str]:
-    """Why an entry was compiled, and for which arguments it holds."""
+    """Yield why an entry was compiled, and for which arguments it holds."""
     if entry.why:
         yield f"compiled again: {entry.why}"
     if entry.refused is not None:
@@ -174,7 +175,7 @@ def groups_of(entry: Entry) -> list[NodeGroup]:
 
 
 def _symbolic(entry: Entry) -> Iterator[str]:
-    """Which sizes and numbers may be any, and where."""
+    """Yield lines that say which sizes and numbers may be any, and where."""
     assert entry.module is not None
     sizes = [*_inputs(entry)]
     for what in ("sizes", "numbers"):
@@ -204,7 +205,7 @@ def reason_for(
     given: CallArguments,
     fn: Callable[..., Any],
 ) -> str:
-    """Why no entry fits arguments.
+    """Return why no entry fits arguments.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ def reason_for(
         differ = others or differ
     if not parts:
         parts = [f"{name} is {new}, was {old}" for name, new, old in differ]
-    parts += [_of_slot(*pair) for pair in nearest.surroundings.changed()]
+    parts += [_of_slot(*pair) for pair in nearest.surroundings.differing()]
     parts += [f"{label} was written" for label in nearest.surroundings.written()]
     return (
         "; ".join(parts)
@@ -239,7 +240,7 @@ def reason_for(
 
 
 def _has_sizes(entry: Entry) -> bool:
-    """Whether an entry is for all sizes that its guards allow."""
+    """Return whether an entry is for all sizes that its guards allow."""
     if entry.module is None:
         return False
     return any(size.kind != "number" for size in _inputs(entry))
@@ -264,7 +265,7 @@ def _brief(value: Any) -> str:
 
 
 def _broken_guards(entry: Entry, given: CallArguments) -> list[str]:
-    """The conditions on sizes that arguments do not meet, for a graph for all sizes."""
+    """Return the conditions on sizes that arguments do not meet."""
     if entry.module is None or not [*_inputs(entry)]:
         return []
     shapes = zip(entry.module.inputs, given.shapes, strict=True)
@@ -281,7 +282,7 @@ def _broken_guards(entry: Entry, given: CallArguments) -> list[str]:
 
 
 def _written_out(guard: Guard, entry: Entry) -> str:
-    """A condition with the lengths of arguments in the place of names."""
+    """Return a condition with the lengths of arguments in place of names."""
     assert entry.module is not None
     sizes = entry.module.graph.sizes.sizes
 
@@ -314,12 +315,11 @@ def report_html(report: CompileReport) -> str:
         ]
         table = grid(["compiled", "for", "why again"], rows)
         blocks.append(fold("not kept any more", table, note=str(len(rows))))
-    blocks += [_entry(entry, "") for entry in report.entries]
-    blocks += [_entry(entry, f"{entry.word} ") for entry in report.transforms]
+    blocks += [_entry(entry) for entry in (*report.entries, *report.transforms)]
     return in_notebook(card(*blocks))
 
 
-def _entry(entry: Entry, what: str) -> Element:
+def _entry(entry: Entry) -> Element:
     """Return the part of the page about one kind of arguments."""
     facts = [(name, mono(text)) for name, text in entry.arguments.items()]
     blocks: list[Child] = [fact_list(facts)] if facts else []
@@ -334,4 +334,4 @@ def _entry(entry: Entry, what: str) -> Element:
     if entry.module is not None:
         blocks.append(fold("code", code(entry.text)))
     note = entry.size or "runs as it is"
-    return section(f"{what}{entry.number}.", *blocks, note=note)
+    return section(_number(entry), *blocks, note=note)

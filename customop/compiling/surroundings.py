@@ -5,8 +5,7 @@ from __future__ import annotations
 import dis
 import math
 import os
-import sys
-from collections import ChainMap, UserDict, UserList, deque
+from collections import deque
 from collections.abc import (
     Callable,
     Collection,
@@ -16,29 +15,26 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextvars import ContextVar
 from dataclasses import is_dataclass
 from enum import Enum
-from functools import cache, partial
-from operator import attrgetter, is_
+from operator import is_
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
     MappingProxyType,
-    MemberDescriptorType,
-    MethodType,
     ModuleType,
 )
 from typing import Any, NamedTuple
-from weakref import ref as weakref
 
 import numpy as np
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
+from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque
 from customop.core.table import RuleTable
+from customop.errors import GraphError
 from customop.graph.passes import frozen_key
 from customop.transforms.generators import is_generator
 
@@ -74,7 +70,7 @@ def _key(value: Any) -> Any:
 
 
 def _has_values(value: Any) -> bool:
-    """Whether objects that are equal mean the same, and are never changed."""
+    """Return whether equal objects mean the same, and are never changed."""
     if isinstance(value, np.dtype | Enum | slice | type):
         return not isinstance(value, slice)
     params = getattr(type(value), "__dataclass_params__", None)
@@ -89,7 +85,7 @@ def leaf_tests(
     *,
     is_free: bool = False,
 ) -> Iterator[str]:
-    """Conditions for one argument; some hold only where those before them do.
+    """Yield conditions for one argument; some need those before them.
 
     Parameters
     ----------
@@ -145,7 +141,7 @@ def _shape_tests(
 
 
 def number_test(name: str, value: Any, bind: Bind) -> str:
-    """A condition for a value that is not an array."""
+    """Return a condition for a value that is not an array."""
     cls = type(value)
     if value is None or cls is bool:
         return f"{name} is {value}"
@@ -165,7 +161,7 @@ def number_test(name: str, value: Any, bind: Bind) -> str:
 
 
 class _Same:
-    """Whether a number is the same to the last bit: -0.0 is not 0.0, and nan is nan."""
+    """Compares numbers to the last bit: -0.0 is not 0.0, and nan is nan."""
 
     def __init__(self, value: Any) -> None:
         self._key = frozen_key(value)
@@ -178,46 +174,13 @@ class _Same:
 # Values that a function reads beside its arguments, and checks that they are the same.
 
 
-CONTAINERS = (list, dict, set, tuple, frozenset, deque, MappingProxyType)
+class WatchedName(HeldName):
+    """A cell, or a name in a namespace, and the value that it must have."""
 
-
-class _Gone:
-    """The content of a slot that was deleted."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-GONE: _Gone = _Gone()
-
-
-class WatchedName(NamedTuple):
-    """A cell, or a name in a namespace, and the value in it.
-
-    Attributes
-    ----------
-    owner : cell or mapping
-    key : str
-        The name in a mapping.
-    value : object
-        What it holds; GONE for a name that is not there.
-    label : str
-        For reports, such as ``global 'rate'``.
-    """
-
-    owner: Any
-    key: str
-    value: Any
-    label: str
-
-    def now(self) -> Any:
-        """The present content."""
-        if isinstance(self.owner, CellType):
-            return content(self.owner)
-        return self.owner.get(self.key, GONE)
+    __slots__ = ()
 
     def is_as(self, now: Any) -> bool:
-        """Whether it held this object before; the text of a variable is new each time."""
+        """Return whether this is the same object; texts of variables are new each time."""
         if type(now) is str and type(self.value) is str:
             return now == self.value
         return now is self.value
@@ -232,14 +195,12 @@ class WatchedName(NamedTuple):
             self.owner[self.key] = self.value
 
     def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same; KeyError or ValueError if it is gone."""
+        """Return a condition for it to hold the same; it raises KeyError for a missing name."""
         if self.owner is os.environ:  # one look-up takes 0.6 us
             now = f"{bind('environ', self.owner)}.get({self.key!r})"
             return f"{now} == {None if self.value is GONE else self.value!r}"
         if isinstance(self.owner, CellType):
             place = f"{bind('cell', self.owner)}.cell_contents"
-        elif self.value is GONE:
-            return f"{self.key!r} not in {bind('names', self.owner)}"
         else:
             place = f"{bind('names', self.owner)}[{self.key!r}]"
         if is_array(self.value) and not isinstance(self.value, np.generic):
@@ -263,7 +224,7 @@ class WatchedContainer(NamedTuple):
     label: str
 
     def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same objects."""
+        """Return a condition for it to hold the same objects."""
         name = bind("container", self.owner)
         length = f"len({name}) == {len(self.owner)}"
         if not isinstance(self.owner, dict | MappingProxyType):
@@ -277,13 +238,13 @@ class WatchedContainer(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether it holds the same objects."""
+        """Return whether it holds the same objects."""
         now = items_of(self.owner)
         return len(now) == len(self.items) and all(map(is_, now, self.items))
 
     @property
     def has_fewer(self) -> bool:
-        """Whether something was taken out of it."""
+        """Return whether something was taken out of it."""
         return len(items_of(self.owner)) < len(self.items)
 
     def restore(self) -> None:
@@ -301,6 +262,65 @@ class WatchedContainer(NamedTuple):
         )(items)
 
 
+class WatchedStart(NamedTuple):
+    """A container to which the function has added: others may add to it, too.
+
+    Attributes
+    ----------
+    owner : list, dict, set or deque
+    items : dict, list or frozenset
+        What was in it.
+    label : str
+    """
+
+    owner: Any
+    items: Any
+    label: str
+
+    def test(self, bind: Bind) -> str:
+        """Return a condition for it to begin with the same objects."""
+        name, same = bind("container", self.owner), bind("is_", is_)
+        if isinstance(self.items, frozenset):
+            return f"{bind('contents', self.items)} <= {name}"
+        if isinstance(self.items, dict):
+            keys = bind("keys", [*self.items])
+            values = bind("contents", [*self.items.values()])
+            return f"all(map({same}, map({name}.get, {keys}), {values}))"
+        kept = bind("contents", self.items)
+        return f"len({name}) >= {len(self.items)} and all(map({same}, {name}, {kept}))"
+
+    @property
+    def is_same(self) -> bool:
+        """Return whether it begins with the same objects."""
+        items = self.items
+        if isinstance(items, frozenset):
+            return items <= self.owner  # type: ignore[no-any-return]  # sets
+        if isinstance(items, dict):
+            return all(
+                self.owner.get(key, GONE) is value for key, value in items.items()
+            )
+        return len(self.owner) >= len(items) and all(map(is_, self.owner, items))
+
+
+def start_of(contents: WatchedContainer | WatchedStart) -> WatchedStart | None:
+    """Return what a container that has grown holds now; None if items were replaced."""
+    owner, label = contents.owner, contents.label
+    if any(map(is_traced, items_of(owner))):
+        return None
+    if isinstance(contents, WatchedStart):
+        return None
+    if isinstance(owner, set):
+        return WatchedStart(owner, frozenset(owner), label)
+    if isinstance(owner, dict):
+        half = len(contents.items) // 2
+        pairs = zip(contents.items[:half], contents.items[half:], strict=True)
+        before = dict(pairs)
+        kept = {k: v for k, v in owner.items() if before.get(k, v) is v}
+        return WatchedStart(owner, kept, label)
+    is_longer = all(map(is_, contents.items, owner))
+    return WatchedStart(owner, [*owner], label) if is_longer else None
+
+
 class WatchedBuffer(NamedTuple):
     """A bytearray or another object of bytes, which are compared.
 
@@ -316,7 +336,7 @@ class WatchedBuffer(NamedTuple):
     label: str
 
     def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same bytes."""
+        """Return a condition for it to hold the same bytes."""
         name, kept = bind("buffer", self.owner), bind("bytes", self.content)
         if type(self.owner) is bytearray:
             return f"{name} == {kept}"
@@ -324,7 +344,7 @@ class WatchedBuffer(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether it holds the same bytes."""
+        """Return whether it holds the same bytes."""
         return bytes(self.owner) == self.content
 
 
@@ -343,41 +363,14 @@ class WatchedArray(NamedTuple):
     label: str
 
     def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same."""
+        """Return a condition for it to hold the same."""
         name = bind("array", self.owner)
         return f"{name}.tobytes() == {bind('bytes', self.copy.tobytes())}"
 
     @property
     def is_same(self) -> bool:
-        """Whether it holds the same."""
+        """Return whether it holds the same."""
         return bool(self.owner.tobytes() == self.copy.tobytes())
-
-
-class Members:
-    """Values that are not in a dict, as a mapping: of `__slots__` or a ContextVar."""
-
-    __slots__ = ("_owner",)
-
-    def __init__(self, owner: Any) -> None:
-        self._owner = owner
-
-    def get(self, key: str, default: Any) -> Any:
-        """The value, or another one if there is none."""
-        if isinstance(self._owner, ContextVar):
-            try:
-                return self._owner.get()  # its own default before this one
-            except LookupError:
-                return default
-        return getattr(self._owner, key, default)
-
-    def __getitem__(self, key: str) -> Any:
-        return self.get(key, GONE)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(self._owner, ContextVar):
-            self._owner.set(value)
-        else:
-            setattr(self._owner, key, value)
 
 
 def items_of(owner: Any) -> list[Any]:
@@ -392,33 +385,27 @@ def _all_are(place: str, values: list[Any], bind: Bind) -> str:
     return f"all(map({same}, {place}, {kept}))"
 
 
-_code_of = attrgetter("__code__")
+def _absence_test(owner: Any, names: list[str], bind: Bind) -> str:
+    """Return a condition for names to be missing."""
+    place = bind("names", owner)
+    if len(names) > _FEW:
+        return f"{bind('missing', frozenset(names))}.isdisjoint({place}.keys())"
+    return " and ".join(f"{name!r} not in {place}" for name in names)
 
 
-def codes_test(functions: Iterable[FunctionType], bind: Bind) -> str:
-    """A condition for functions to have the same code: who reloads a module changes it."""
-    kept = [*functions]
-    names, codes = bind("functions", kept), bind("codes", [*map(_code_of, kept)])
-    same, code_of = bind("is_", is_), bind("code_of", _code_of)
-    return f"all(map({same}, map({code_of}, {names}), {codes}))"
+# So many tests of one name each take no longer than one of all names.
+_FEW = 3
 
 
-def content(cell: CellType) -> Any:
-    """Return the content of a cell."""
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return GONE
-
-
-@cache
-def is_installed(name: str) -> bool:
-    """Whether a module belongs to Python or to an installed package."""
-    root = name.partition(".")[0]
-    if root in ("customop", "numpy") or root in sys.stdlib_module_names:
-        return root != "__main__"
-    file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+def codes_tests(functions: Iterable[FunctionType], bind: Bind) -> Iterator[str]:
+    """Yield conditions for functions to have the same code and defaults."""
+    for fn in functions:
+        name = bind("function", fn)
+        yield f"{name}.__code__ is {bind('code', fn.__code__)}"
+        if fn.__defaults__:
+            yield f"{name}.__defaults__ is {bind('defaults', fn.__defaults__)}"
+        if fn.__kwdefaults__:  # a container of its own
+            yield f"{name}.__kwdefaults__ is {bind('defaults', fn.__kwdefaults__)}"
 
 
 # ---- surroundings ----
@@ -429,7 +416,7 @@ def is_installed(name: str) -> bool:
 # looks whether they hold it still.
 
 
-class Surroundings:
+class Surroundings(Walk):
     """The values that a function can reach.
 
     Parameters
@@ -440,188 +427,106 @@ class Surroundings:
     Attributes
     ----------
     slots : list of WatchedName
+    missing : list of WatchedName
+        Names that are not there, where Python looks first.
     contents : list of WatchedContainer
     arrays : list of WatchedArray
         Those that no call of an operator takes, so that NumPy alone may have read them.
     buffers : list of WatchedBuffer
-    iterators : list of pairs
-        Iterators of Python, which the function would use up, with their labels.
+    hidden : list of pairs
+        Values that cannot be watched, and their labels: iterators of Python, which the
+        function would use up, arrays of other libraries, and what runs texts as code.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
 
     def __init__(self, items: Iterable[tuple[Any, str]]) -> None:
+        super().__init__()
         self.slots: list[WatchedName] = []
-        self.contents: list[WatchedContainer] = []
+        self.missing: list[WatchedName] = []
+        self.contents: list[WatchedContainer | WatchedStart] = []
         self.arrays: list[WatchedArray] = []
         self.buffers: list[WatchedBuffer] = []
-        self.iterators: list[tuple[Any, str]] = []
+        self.hidden: list[tuple[Any, str]] = []
         self.is_plain: bool = True
-        self._functions: list[FunctionType] = []
-        self._attributes: set[str] = set()
-        # Whether code names attributes of objects by texts.
-        self._takes_any: bool = False
+        # Arrays as they were before the function ran.
         self._copies: list[WatchedArray] = []
-        self._objects: list[tuple[Any, str]] = []
-        self._seen: dict[int, Any] = {}
-        self._known: set[tuple[int, str]] = set()
-        self._waiting: list[tuple[Any, str]] = [*items]
-        while self._waiting:
-            while self._waiting:
-                self._look_at(*self._waiting.pop())
-            # An object is looked at by the attributes that any of the code names.
-            for item, label in self._objects:
-                self._look_inside(item, label)
+        # The function itself comes first.
+        self._items: list[tuple[Any, str]] = [*items]
+        self.walk(self._items)
 
-    def _look_at(self, value: Any, label: str) -> None:
-        if id(value) in self._seen or type(value) in _LEAVES:
-            return
-        self._seen[id(value)] = value
+    def enters(self, value: Any, label: str) -> bool:
+        """Watch an array or bytes; return whether to look at what the value holds."""
         if is_array(value) or is_generator(value):
             is_running = is_traced(value) and value.interpreter.alive
             self.is_plain = self.is_plain and not is_running and not is_fake(value)
             if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
                 self._copies.append(WatchedArray(value, value.copy(), label))
-        elif isinstance(value, FunctionType):
-            self._function(value)
-        elif isinstance(value, MethodType):
-            self._waiting += [(value.__func__, ""), (value.__self__, label)]
-        elif isinstance(value, partial):
-            inner = [value.func, *value.args, value.keywords]
-            self._waiting += [(item, label) for item in inner]
-        elif isinstance(value, CONTAINERS):
-            self._container(value, label)
-        elif isinstance(value, ModuleType | type):
-            if not _is_foreign(getattr(value, "__module__", value.__name__), value):
-                self._objects.append((value, label))
-        else:
-            self._object(value, label)
+            return False
+        if is_opaque(value):
+            self.hidden.append((value, label))
+            return False
+        if isinstance(value, ModuleType):
+            return not self.is_foreign(value.__name__)
+        if isinstance(value, type):
+            return not self.is_foreign_class(value)
+        return not isinstance(value, RuleTable)
 
-    def _object(self, value: Any, label: str) -> None:
-        if isinstance(value, ContextVar):
-            variable = Members(value)
-            now = variable.get(value.name, GONE)
-            self._slot(variable, value.name, now, f"'{value.name}'")
-        elif isinstance(value, attrgetter):
-            names = value.__reduce__()[1]
-            self._attributes |= {part for name in names for part in name.split(".")}
-        elif isinstance(value, UserDict | UserList | ChainMap):
-            self._waiting.append((vars(value), label))
-        elif isinstance(value, weakref):
-            self._waiting.append((value(), label))
-        elif isinstance(value, Iterator) and type(value).__module__ in _ITERATORS:
-            self.iterators.append((value, label))
-        elif (size := _size_of_buffer(value)) is not None:
-            if size <= _MOST_COMPARED:
-                self.buffers.append(WatchedBuffer(value, bytes(value), label))
-        elif not isinstance(value, BuiltinFunctionType | RuleTable):
-            self._objects.append((value, label))
-            own = getattr(value, "__dict__", None)
-            if isinstance(own, dict) and "__wrapped__" in own:
-                self._waiting.append((own["__wrapped__"], ""))
+    def look_at_object(self, value: Any, label: str) -> None:
+        """Watch bytes, or the attributes of an object."""
+        size = _size_of_buffer(value)
+        is_iterator = isinstance(value, Iterator)
+        is_used_up = is_iterator and type(value).__module__ in _ITERATORS
+        if is_used_up:
+            self.hidden.append((value, label))
+        elif size is None:
+            super().look_at_object(value, label)
+        elif size <= _MOST_COMPARED:
+            self.buffers.append(WatchedBuffer(value, bytes(value), label))
 
-    def _function(self, fn: FunctionType) -> None:
-        self._waiting += [(value, "") for value in vars(fn).values()]
-        self._waiting += [(v, "") for v in (fn.__defaults__ or ())]
-        self._waiting += [(v, "") for v in (fn.__kwdefaults__ or {}).values()]
-        is_foreign = _is_foreign(fn.__module__, fn)
-        for name, cell in zip(
-            fn.__code__.co_freevars, fn.__closure__ or (), strict=True
+    def reads(self, slot: HeldName) -> None:
+        """Watch a name."""
+        if not isinstance(
+            slot.value, ModuleType | type | BuiltinFunctionType | np.ufunc
         ):
-            value = content(cell)
-            if is_foreign:
-                self._waiting.append((value, name))
-            else:
-                self._slot(
-                    cell, name, value, f"'{name}' of the closure of {fn.__name__}"
-                )
-        if is_foreign:
-            return
-        self._functions.append(fn)
-        names, attributes, modules = _names_in(fn.__code__)
-        self._attributes |= attributes
-        self._takes_any |= not _BY_TEXT.isdisjoint(names | attributes)
-        self._waiting += [(sys.modules.get(name), name) for name in modules]
-        for name in names:
-            if name in fn.__globals__:
-                value = fn.__globals__[name]
-                self._slot(fn.__globals__, name, value, f"the global '{name}'")
+            self.slots.append(WatchedName(*slot))
 
-    def _slot(self, owner: Any, key: str, value: Any, label: str) -> None:
-        """Note what a cell or namespace holds, and look at it."""
-        if (id(owner), key) in self._known:
-            return
-        self._known.add((id(owner), key))
-        if value is GONE:
-            return
-        if not isinstance(value, ModuleType | type | BuiltinFunctionType | np.ufunc):
-            self.slots.append(WatchedName(owner, key, value, label))
-        self._waiting.append((value, label))
+    def lacks(self, slot: HeldName, found: Any) -> None:
+        """Watch for a name that is not there yet."""
+        if found is eval or found is exec:
+            self.hidden.append((found, found.__name__))
+        is_own = isinstance(slot.owner, dict)
+        is_default = is_own and found is not GONE and not _is_called(found)
+        (self.slots if is_default else self.missing).append(WatchedName(*slot))
 
-    def _container(self, value: Any, label: str) -> None:
-        if not isinstance(value, tuple | frozenset):
-            self.contents.append(WatchedContainer(value, items_of(value), label))
-        is_mapping = isinstance(value, dict | MappingProxyType)
-        inner = value.values() if is_mapping else value
-        self._waiting += [(item, label) for item in inner]
-
-    def _look_inside(self, value: Any, label: str) -> None:
-        """Look at the attributes of an object that the code names."""
-        is_object = not isinstance(value, type | ModuleType)
-        for names, owner in _namespaces(value):
-            self._seen[id(names)] = names  # so that no other has its id
-            is_own = is_object and owner is value
-            for key in [*names]:
-                is_any = is_own and self._takes_any
-                if is_any or key in self._attributes or key in _CALLED:
-                    self._attribute(names, key, owner, label)
-                    if is_object and not is_own:
-                        self._of_class(value, key, names.get(key, GONE), label)
-
-    def _attribute(self, names: Any, key: str, owner: Any, label: str) -> None:
-        value = names.get(key, GONE)
-        if (id(owner), key) in self._known:
-            return
-        self._known.add((id(owner), key))
-        if isinstance(value, property):
-            self._waiting.append((value.fget, ""))
-        elif isinstance(value, classmethod | staticmethod):
-            self._waiting.append((value.__func__, ""))
-        if isinstance(value, FunctionType) and key in _CALLED:
-            self._waiting.append((value, ""))
-        elif value is not GONE:
-            text = f"{label or type(owner).__name__}.{key}"
-            self._slot(names, key, value, text)
-
-    def _of_class(self, value: Any, key: str, found: Any, label: str) -> None:
-        """Note an attribute that an object has from its class, and may get itself."""
-        if (id(value), key) in self._known:
-            return
-        self._known.add((id(value), key))
-        text = f"{label or type(value).__name__}.{key}"
-        own = getattr(value, "__dict__", None)
-        if isinstance(found, MemberDescriptorType):
-            self._slot(Members(value), key, getattr(value, key, GONE), text)
-        elif isinstance(own, dict) and key not in own and not _is_called(found):
-            self.slots.append(WatchedName(own, key, GONE, text))
+    def holds(self, container: Any, label: str) -> None:
+        """Watch a container that can change."""
+        if not isinstance(container, tuple | frozenset):
+            self.contents.append(
+                WatchedContainer(container, items_of(container), label)
+            )
 
     def add_names(self, names: Iterable[WatchedName]) -> None:
         """Watch other names, too."""
         for name in names:
-            if (id(name.owner), name.key) not in self._known:
-                self._known.add((id(name.owner), name.key))
+            if not any(name.owner is s.owner and name.key == s.key for s in self.slots):
                 self.slots.append(name)
 
+    def differing(self) -> list[tuple[WatchedName, Any]]:
+        """List the names that hold something else than they did, with what they hold."""
+        pairs = [(slot, slot.now()) for slot in self.missing]
+        return self.changed() + [pair for pair in pairs if pair[1] is not GONE]
+
     def changed(self) -> list[tuple[WatchedName, Any]]:
-        """The slots that hold something else than they did, with what they hold now."""
+        """List the slots that hold something else than they did, with what they hold now."""
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if not slot.is_as(now)]
 
-    def holds(self, array: Any) -> bool:
-        """Whether an array lies in the memory of one that the function can reach."""
+    def has_memory_of(self, array: Any) -> bool:
+        """Return whether an array lies in the memory of one that the function can reach."""
         return any(
             isinstance(value, np.ndarray) and np.may_share_memory(array, value)
-            for value in self._seen.values()
+            for value in self.seen.values()
         )
 
     def written(self) -> list[str]:
@@ -630,11 +535,11 @@ class Surroundings:
         return [item.label for item in kept if not item.is_same]
 
     def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
-        """Label, array and a copy of it, for arrays that plain NumPy code could write."""
+        """List label, array and copy, for arrays that plain NumPy code could write."""
         return [(label, array, before) for array, before, label in self._copies]
 
     def leave_out_constants(self, constants: Iterable[Any]) -> None:
-        """Note which arrays are looked at: not those that calls of operators take."""
+        """Watch only the arrays that no call of an operator takes."""
         taken = [value for value in constants if isinstance(value, np.ndarray)]
         self.arrays = [
             kept
@@ -645,84 +550,57 @@ class Surroundings:
         self._copies = []
 
     def line_of(self, value: Any) -> str:
-        """File and line where code first names a slot with this value, or an argument."""
+        """Return file and line where code first names a value, or an argument."""
         names = {slot.key for slot in self.slots if slot.value is value}
-        names |= {label for found, label in self.iterators if found is value}
-        codes = [fn.__code__ for fn in self._functions]
+        names |= {label for found, label in self.hidden if found is value}
+        codes = [fn.__code__ for fn in self.functions]
         lines = (line for code in codes for line in lines_of_names(code, names))
         return next(lines, "")
 
     def emptied(self) -> list[WatchedContainer]:
-        """The containers from which something was taken."""
-        return [contents for contents in self.contents if contents.has_fewer]
+        """List the containers from which something was taken."""
+        contents = [
+            kept for kept in self.contents if isinstance(kept, WatchedContainer)
+        ]
+        return [kept for kept in contents if kept.has_fewer]
 
-    def leave_out_written(self) -> None:
-        """Do not look at containers that the function has changed itself."""
-        self.contents = [contents for contents in self.contents if contents.is_same]
+    def note_written(self) -> None:
+        """Watch only the start of a container to which the function has added itself."""
+        kept: list[WatchedContainer | WatchedStart] = []
+        for contents in self.contents:
+            if contents.is_same:
+                kept.append(contents)
+            elif (start := start_of(contents)) is not None:
+                kept.append(start)
+        self.contents = kept
         self.buffers = [buffer for buffer in self.buffers if buffer.is_same]
 
     def tests(self, bind: Bind) -> Iterator[str]:
-        """Conditions for all of them."""
-        yield from (slot.test(bind) for slot in self.slots)
+        """Yield the conditions for all of them."""
+        gone: dict[int, tuple[Any, list[str]]] = {}
+        for slot in (*self.slots, *self.missing):
+            if slot.value is GONE and slot.owner is not os.environ:
+                gone.setdefault(id(slot.owner), (slot.owner, []))[1].append(slot.key)
+            else:
+                yield slot.test(bind)
+        yield from (_absence_test(*pair, bind) for pair in gone.values())
         yield from (contents.test(bind) for contents in self.contents)
         yield from (array.test(bind) for array in self.arrays)
         yield from (buffer.test(bind) for buffer in self.buffers)
-        if len(self._functions) > 1:  # without the function itself
-            yield codes_test(self._functions[1:], bind)
+        others = [fn for fn in self.functions if fn is not self._items[0][0]]
+        yield from codes_tests(others, bind)
 
 
 # Larger arrays are not compared: a copy of 16 MB takes 3 ms.
 _MOST_BYTES = 1 << 24
 # Those whose bytes each call compares: 16 kB take 0.5 us.
 _MOST_COMPARED = 1 << 14
-# Names of what takes attributes by texts.
-_BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
 # Modules of the iterators that a function can only use up.
 _ITERATORS = ("builtins", "itertools", "_collections", "_csv")
-# Classes of values that hold nothing.
-_LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), np.ufunc))
-# Methods that run without being named.
-_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
-_CALLED = frozenset(
-    [
-        f"__{name}__"
-        for name in [
-            "call",
-            "init",
-            "post_init",
-            "enter",
-            "exit",
-            "get",
-            "getattr",
-            "getattribute",
-            "getitem",
-            "len",
-            "iter",
-            "next",
-            "contains",
-            "bool",
-            "int",
-            "float",
-            "index",
-            "array",
-            "neg",
-            "pos",
-            "abs",
-            "invert",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "eq",
-            "ne",
-        ]
-    ]
-    + [f"__{kind}{name}__" for name in _OPERATORS.split() for kind in ("", "r", "i")]
-)
 
 
 def _size_of_buffer(value: Any) -> int | None:
-    """How many bytes a bytearray, array.array or other buffer has; None for others."""
+    """Return the number of bytes of a bytearray or other buffer; None for others."""
     try:
         with memoryview(value) as view:
             return view.nbytes
@@ -731,38 +609,36 @@ def _size_of_buffer(value: Any) -> int | None:
 
 
 def _is_called(value: Any) -> bool:
-    """Whether an attribute of a class is a method, or decides about itself."""
+    """Return whether an attribute of a class is a method or another descriptor."""
     return isinstance(value, FunctionType) or hasattr(type(value), "__get__")
 
 
-@cache
-def _names_in(
-    code: CodeType,
-) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Globals, attributes and modules that a code object names, with those inside it."""
-    names: set[str] = set()
-    attributes: set[str] = set()
-    modules: set[str] = set()
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names.add(step.argval)
-        elif step.opname in _ATTRIBUTES:
-            attributes.add(step.argval)
-        elif step.opname == "IMPORT_NAME":
-            modules.add(step.argval)
-    if not _BY_TEXT.isdisjoint(names):
-        attributes |= {v for v in code.co_consts if isinstance(v, str)}
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            inner, others, imported = _names_in(value)
-            names |= inner
-            attributes |= others
-            modules |= imported
-    return frozenset(names), frozenset(attributes), frozenset(modules)
+def refuse_hidden(title: str, around: str, surroundings: Surroundings) -> None:
+    """Raise for values that cannot be watched, which a graph would keep as they are."""
+    for value, label in surroundings.hidden:
+        if value is eval or value is exec:
+            what = f"{label}(), which may read any name"
+            do = "call it outside, and pass what it returns as an argument"
+        elif isinstance(value, Iterator):
+            what = f"{label}, a {type(value).__name__}: its graph"
+            what += " would use the same items again and again"
+            do = "call next() outside, and pass what it returns as an argument; or pass a"
+            do += " list"
+        else:
+            what = (
+                f"{label}, a {type(value).__name__}, whose numbers would be constants"
+            )
+            what += " of its graph"
+            do = "pass its numbers as plain arrays, such as np.asarray(x)"
+        raise GraphError(
+            f"compile: '{title}' uses {what}",
+            f"it is used at {surroundings.line_of(value) or around}",
+            do=do,
+        )
 
 
 def lines_of_names(code: CodeType, names: Container[str]) -> Iterator[str]:
-    """Files and lines where a code object, or one inside it, loads one of these names."""
+    """Yield files and lines where a code object, or one inside it, loads one of these names."""
     for step in dis.get_instructions(code):
         is_name = step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST"
         if is_name and step.argval in names:
@@ -771,23 +647,3 @@ def lines_of_names(code: CodeType, names: Container[str]) -> Iterator[str]:
     for value in code.co_consts:
         if isinstance(value, CodeType):
             yield from lines_of_names(value, names)
-
-
-_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
-
-
-def _namespaces(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Mappings of the attributes of an object, each with what they are attributes of."""
-    own = getattr(value, "__dict__", None)
-    if isinstance(own, dict | MappingProxyType):
-        yield own, value
-    for cls in type(value).__mro__ if not isinstance(value, type | ModuleType) else ():
-        if not _is_foreign(cls.__module__, cls):
-            yield vars(cls), cls
-
-
-def _is_foreign(module: str | None, value: Any) -> bool:
-    """Whether something belongs to Python or to an installed package."""
-    if isinstance(value, ModuleType):
-        return is_installed(value.__name__)
-    return module is None or is_installed(module)

@@ -181,7 +181,7 @@ class Team:
 
 
 def _serve(jobs: SimpleQueue[tuple[_Job, Context] | None]) -> None:
-    """Help with jobs until there is None."""
+    """Work on jobs until None comes in place of one."""
     while (found := jobs.get()) is not None:
         job, context = found
         del found
@@ -190,7 +190,7 @@ def _serve(jobs: SimpleQueue[tuple[_Job, Context] | None]) -> None:
 
 
 def _cores() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,8 +1,9 @@
 """Control flow as functions: `cond`, `while_loop`, `scan`, `map` and `fori_loop`.
 
-On plain arrays they are the Python loop or branch, also under grad and jvp. Under vmap,
-on fake arrays and in captured graphs they do what Python cannot. It may import transforms
-and what is below. Start reading in ``flow.py``.
+On plain arrays, and under grad and jvp, they run as a Python loop or branch. They also
+work where Python loops and branches cannot: under vmap, on fake arrays and in captured
+graphs. This folder may import transforms and the rows below. Start reading in
+``flow.py``.
 """
 
 from customop.control import flow_batches, flow_derivatives

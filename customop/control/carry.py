@@ -1,4 +1,4 @@
-"""Values of loops: types of leaves, rows of a batch, unknown arrays, and carries."""
+"""Values in loops: types of leaves, rows of a batch, unknown arrays, and carries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from customop.arrays.nested import (
     leaves,
     map_leaves,
     map_nested,
-    outline_pytree,
     show,
+    structure_text,
     unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
@@ -34,7 +34,7 @@ from customop.transforms.trace.graph_tracer import GraphTracer
 from customop.transforms.trace.recorder import Trace
 from customop.transforms.vmap_interpreter import BatchTracer
 
-# ---- types of the leaves of carries and results, and whether two of them agree ----
+# ---- types of the leaves of carries and results ----
 
 
 _NUMBERS = (bool, int, float, complex)
@@ -48,7 +48,8 @@ class LeafType(NamedTuple):
     shape : tuple of int
     dtype : dtype
     is_weak : bool
-        Whether it is a Python number, which takes the dtype of what it meets.
+        Whether it is a Python number, which takes the dtype of the array it is used
+        with.
     """
 
     shape: tuple[int, ...]
@@ -57,12 +58,12 @@ class LeafType(NamedTuple):
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf is a Python number."""
+    """Return whether a leaf is a Python number."""
     return type(leaf) in _NUMBERS
 
 
 def leaf_type(leaf: Any) -> LeafType | None:
-    """The type of an array or a number; None for any other leaf."""
+    """Return the type of an array or a number; None for any other leaf."""
     if is_array(leaf):
         return LeafType(tuple(leaf.shape), leaf.dtype)
     if isinstance(leaf, _NUMBERS):
@@ -74,10 +75,10 @@ def leaf_type(leaf: Any) -> LeafType | None:
 
 
 def fits(old: LeafType, new: LeafType) -> bool:
-    """Whether a dtype may follow another one in a carry."""
+    """Return whether a carry leaf of type `old` may be followed by one of type `new`."""
     if old.dtype == new.dtype:
         return True
-    if old.is_weak:  # a number becomes what it is added to
+    if old.is_weak:  # a number takes the dtype of the array
         number = old.dtype.type(0).item()
         return bool(np.result_type(number, new.dtype) == new.dtype)
     if new.is_weak:
@@ -87,12 +88,15 @@ def fits(old: LeafType, new: LeafType) -> bool:
 
 
 def difference(first: Any, second: Any, names: tuple[str, str]) -> str:
-    """How two results differ, or nothing; `names` say where they come from."""
+    """Describe how two results differ; return an empty string if they agree.
+
+    `names` say where the two results come from.
+    """
     before, structure = flatten(first)
     after, other = flatten(second)
     one, two = names
     if structure != other:
-        return f"the result is {outline_pytree(structure)} {one}, and {outline_pytree(other)} {two}"
+        return f"the result is {structure_text(structure)} {one}, and {structure_text(other)} {two}"
     for i, (a, b) in enumerate(zip(before, after, strict=True)):
         if not agree(a, b):
             path = path_of(structure, i, "result")
@@ -101,7 +105,7 @@ def difference(first: Any, second: Any, names: tuple[str, str]) -> str:
 
 
 def agree(a: Any, b: Any) -> bool:
-    """Whether two leaves can be one leaf of a result."""
+    """Return whether two leaves can be in the same place of a result."""
     one, two = leaf_type(a), leaf_type(b)
     if one is None or two is None:
         return one is two and (a is b or bool(a == b))
@@ -112,16 +116,16 @@ def agree(a: Any, b: Any) -> bool:
     return fits(one, two)
 
 
-# ---- words ----
+# ---- text for messages ----
 
 
 def path_of(structure: Structure, index: int, root: str) -> str:
-    """A leaf as an expression, such as ``carry['h'][0]``."""
+    """Return the expression that names a leaf, such as ``carry['h'][0]``."""
     return structure.accessors()[index].codify(root)
 
 
 def named(leaf: Any) -> str:
-    """A leaf in a message."""
+    """Return the text for a leaf in a message."""
     if is_array(leaf):
         return abbreviated(leaf)
     if is_number(leaf):
@@ -130,13 +134,14 @@ def named(leaf: Any) -> str:
 
 
 # ---- rows ----
-# Values of batches, and rows that are safe to compute with where others are not.
+# The values of a batch, and how to replace rows that are not safe to compute with.
 
 
 def has_no_elements(value: Any) -> bool:
-    """Whether a value is a fake array, also below tracers, and not one of a graph.
+    """Return whether a value is a fake array or a tracer over one.
 
-    A graph that is made of fake arrays runs on others.
+    Values of a graph do not count: the graph is captured on fake arrays, but later runs
+    on arrays that have elements.
     """
     while is_traced(value):
         if isinstance(value, GraphTracer):
@@ -146,14 +151,14 @@ def has_no_elements(value: Any) -> bool:
 
 
 class _AllRows(NamedTuple):
-    """The rows of a value of nested batches.
+    """All rows of a value that is batched by nested vmaps.
 
     Attributes
     ----------
     array : array
-        With one axis for each batch in front.
+        It has one axis for each batch, in front.
     batches : list of Interpreter
-        Those batches, from the outermost one.
+        The batches, outermost first.
     """
 
     array: Any
@@ -161,7 +166,7 @@ class _AllRows(NamedTuple):
 
 
 def _rows_of(value: Any) -> _AllRows | None:
-    """The rows of a value; None where its elements are not known."""
+    """Return the rows of a value, or None if its elements are not known."""
     if not is_traced(value):
         return None if is_fake(value) else _AllRows(value, [])
     is_batch = isinstance(value, BatchTracer)
@@ -176,7 +181,10 @@ def _rows_of(value: Any) -> _AllRows | None:
 
 
 def plain_value(value: Any) -> Any:
-    """The array below a traced value that is the same in all rows; None if not known."""
+    """Return the array below a traced value.
+
+    Return None if the value differs between rows or its elements are not known.
+    """
     rows = _rows_of(value)
     return None if rows is None or rows.batches else rows.array
 
@@ -199,22 +207,22 @@ class Mask:
         self._rows = rows
         self.any: bool = bool(rows.array.any())
         self.all: bool = bool(rows.array.all())
-        # One row where it holds: its index in each batch.
+        # A row in which the condition holds: its index in each batch.
         self._where: dict[int, Any] = {}
         if self.any:
             place = np.argwhere(rows.array)[0]
             self._where = dict(zip(map(id, rows.batches), place, strict=True))
 
     def opposite(self) -> Mask:
-        """The rows in which the condition does not hold."""
+        """Return the mask of the rows in which the condition does not hold."""
         rows = self._rows._replace(array=~self._rows.array)
         return Mask(call_numpy(np.logical_not, self.value), rows)
 
     def safe(self, leaf: Any) -> Any:
-        """A value with the rows outside of the mask replaced by one of a row inside.
+        """Return a value whose rows outside the mask are copies of a row inside it.
 
-        A function may divide by zero or fail in a row whose result is thrown away, and
-        its gradient there is nan.
+        Without this, a function could fail in a row whose result is thrown away, or
+        divide by zero there and give a nan gradient.
         """
         rows = _rows_of(leaf) if is_traced(leaf) and self.any else None
         if rows is None or 0 in rows.array.shape[: len(rows.batches)]:
@@ -226,14 +234,14 @@ class Mask:
 
 
 def truth(value: Any, what: str) -> bool | Mask | None:
-    """Whether a condition holds, for each row in a batch; None where it is not known.
+    """Return whether a condition holds: a bool, a `Mask` in a batch, or None if unknown.
 
     Raises
     ------
     ArgumentError
-        If it is not a number or an array of numbers.
+        If the condition is not a number or an array of numbers.
     ShapeError
-        If it has axes.
+        If the condition has axes.
     """
     if type(value) is bool or type(value) is np.bool_:
         return bool(value)
@@ -252,7 +260,7 @@ def truth(value: Any, what: str) -> bool | Mask | None:
 
 
 def as_predicate(value: Any) -> Any:
-    """A condition on symbolic sizes as an array of the graph, if it is not certain."""
+    """Return a condition on symbolic sizes as a bool, or as an array of the graph."""
     condition = value if value.number_class in (bool, np.bool_) else value != 0
     if isinstance(condition, bool):
         return condition
@@ -281,17 +289,18 @@ def _check_condition(value: Any, what: str) -> None:
 
 
 def selected(condition: Any, yes: Any, no: Any) -> Any:
-    """A leaf of one result where the condition holds, and of the other elsewhere."""
+    """Select a leaf: `yes` where the condition holds, `no` elsewhere."""
     if yes is no or not (is_array(yes) or isinstance(yes, int | float | complex)):
         return yes
     return call_numpy(np.where, condition, yes, no)
 
 
-# ---- arrays whose elements are not known: loops run their bodies once on them ----
+# ---- arrays whose elements are not known ----
+# Loops run their bodies once on such arrays.
 
 
 def is_virtual(tree: Any) -> bool:
-    """Whether arrays without elements are computed with."""
+    """Return whether the computation runs on arrays whose elements are not known."""
     if not open_modes and _is_plain(tree):
         return False
     mode = current_mode.get()
@@ -306,7 +315,10 @@ _PLAIN = frozenset((np.ndarray, np.float64, float, int, type(None)))
 
 
 def _is_plain(tree: Any) -> bool:
-    """Whether a pytree has only plain arrays and numbers: a quick answer for most."""
+    """Return whether a pytree has only plain arrays and numbers.
+
+    The test is quick: it only looks into tuples, and says no for rarer types.
+    """
     cls = type(tree)
     if cls is tuple:
         for item in tree:  # noqa: SIM110  # half the time
@@ -317,12 +329,12 @@ def _is_plain(tree: Any) -> bool:
 
 
 def is_faked(mode: Mode) -> bool:
-    """Whether a mode is one of fake arrays."""
+    """Return whether a mode is an open `FakeMode`."""
     return mode.alive and mode.kind is FakeMode.kind
 
 
 class _Shapes(FakeMode):
-    """Fake mode that also takes traced values by their shapes alone."""
+    """Fake mode that also takes traced values and uses only their shapes and dtypes."""
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
@@ -330,7 +342,7 @@ class _Shapes(FakeMode):
 
 
 def as_fake(leaf: Any) -> Any:
-    """The fake array of any array; other values as they are."""
+    """Return a fake array of the same shape and dtype; other values are unchanged."""
     if not is_array(leaf) or is_fake(leaf):
         return leaf
     shape, dtype = tuple(leaf.shape), leaf.dtype
@@ -339,25 +351,25 @@ def as_fake(leaf: Any) -> Any:
 
 
 def as_unknown(leaf: Any) -> Any:
-    """A leaf whose elements are not known: numbers and plain arrays become fake."""
+    """Replace numbers and plain arrays by fake arrays; traced values are unchanged."""
     if is_traced(leaf):
         return leaf
     return as_fake(np.asarray(leaf) if is_number(leaf) else leaf)
 
 
 def shapes_of(fn: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function as fake arrays; it draws no random numbers."""
+    """Return the result of a function as fake arrays, without drawing random numbers."""
     states = states_of(sources(fn, args))
     with _Shapes(), restored(states):
         found = fn(*map_leaves(as_fake, args))
     return map_leaves(as_fake, found)
 
 
-# ---- the carry of a loop: it keeps its structure, shapes and dtypes ----
+# ---- the carry of a loop, which keeps its structure, shapes and dtypes ----
 
 
 def own_carry(init: Any) -> Any:
-    """A carry that a body may write in place, without changing the caller's arrays."""
+    """Return a carry that a body may write in place, without changing the caller's arrays."""
     carry = plain_copy(init)
     if carry is not NOT_PLAIN:
         return carry
@@ -378,7 +390,7 @@ NOT_PLAIN = _NotPlain()
 
 
 def plain_copy(init: Any) -> Any:
-    """As `own_carry`, for arrays of NumPy and numbers, and tuples of them."""
+    """Copy a carry of NumPy arrays, numbers and tuples; return `NOT_PLAIN` for any other."""
     cls = type(init)
     if cls is np.ndarray:
         return init.copy("K")
@@ -406,24 +418,24 @@ def _own(leaf: Any) -> Any:
 
 
 class Kept:
-    """Checks that the steps of a loop keep the carry.
+    """Checks that the steps of a loop keep the structure and types of the carry.
 
-    Checking each step would take as long as a small body. So the first step is checked,
-    and the carry at the end of the loop, whether it ends by an error or not.
+    Checking each step would take as long as a small body. So only the first step is
+    checked, and the carry at the end of the loop, even if the loop ends with an error.
 
     Parameters
     ----------
     name : str
-        The function that loops, for messages.
+        The name of the looping function, for messages.
     body : callable
-        The steps.
+        The function that runs one step.
     first : pytree, optional
         The carry after the first step, if that was checked.
 
     Attributes
     ----------
     started : bool
-        Whether there was a first step.
+        Whether the first step has run.
     """
 
     __slots__ = ("_first", "_name", "body", "started")
@@ -437,20 +449,20 @@ class Kept:
         self.started: bool = first is not NOT_PLAIN
 
     def first(self, old: Any, new: Any) -> Any:
-        """The carry after a step that is checked; raise if the step does not keep it."""
+        """Check a step and return the carry after it; raise if its types changed."""
         new = checked_carry(self._name, self.body, old, new)
         if not self.started:
             self._first, self.started = new, True
         return new
 
     def result(self, carry: Any) -> Any:
-        """The carry after the last step; raise if the steps did not keep it."""
+        """Return the carry after the last step; raise if it changed its types."""
         if not self.started or carry is self._first:
             return carry
         return checked_carry(self._name, self.body, self._first, carry)
 
     def explain(self, error: Exception, carry: Any) -> None:
-        """Raise if a step failed on a carry that was not kept."""
+        """Raise a clearer error if a step failed because the types of the carry changed."""
         is_own = not self.started or isinstance(error, CustomOpError)
         fault = "" if is_own else _compared(self._first, carry)[1]
         if fault:
@@ -458,12 +470,12 @@ class Kept:
 
 
 def checked_carry(name: str, body: Callable[..., Any], old: Any, new: Any) -> Any:
-    """The new carry, with numbers as arrays where the old one has arrays.
+    """Check a new carry; return it with numbers as arrays where the old one has arrays.
 
     Raises
     ------
     ArgumentError
-        If it has another structure, shape or dtype than the old one.
+        If the new carry has another structure, shape or dtype than the old one.
     """
     found, fault = _compared(old, new)
     if fault:
@@ -472,7 +484,7 @@ def checked_carry(name: str, body: Callable[..., Any], old: Any, new: Any) -> An
 
 
 def pair_of(f: Callable[..., Any], out: Any) -> tuple[Any, Any]:
-    """The carry and the result that a step of a scan returned; raise for anything else."""
+    """Return the carry and the result of a step of a scan; raise if `out` is not a pair."""
     if type(out) is tuple and len(out) == 2:
         return out
     raise ArgumentError(
@@ -491,13 +503,13 @@ def _changed_carry(name: str, body: Callable[..., Any], fault: str) -> ArgumentE
 
 
 def _compared(old: Any, new: Any) -> tuple[Any, str]:
-    """The new carry, and what differs, or an empty text."""
+    """Return the new carry, and a text that says what differs (empty if nothing does)."""
     if is_same(old, new):
         return new, ""
     before, structure = flatten(old)
     after, other = flatten(new)
     if structure != other:
-        text = f"{outline_pytree(structure)}, and comes out as {outline_pytree(other)}"
+        text = f"{structure_text(structure)}, and comes out as {structure_text(other)}"
         return new, f"the carry goes in as {text}"
     found = []
     for i, (a, b) in enumerate(zip(before, after, strict=True)):
@@ -509,7 +521,10 @@ def _compared(old: Any, new: Any) -> tuple[Any, str]:
 
 
 def is_same(old: Any, new: Any) -> bool:
-    """Whether a carry is kept for certain: a quick answer for most carries."""
+    """Return whether two carries certainly have the same types.
+
+    The test is quick: for rarer types it may say no although they agree.
+    """
     cls = type(new)
     if new is old or cls is not type(old):
         return new is old
@@ -526,7 +541,7 @@ def is_same(old: Any, new: Any) -> bool:
 
 
 def _keeps(old: Any, new: Any) -> bool:
-    """Whether a leaf may follow another one in its place."""
+    """Return whether leaf `new` may replace leaf `old` in a carry."""
     if old is new:
         return True
     a, b = leaf_type(old), leaf_type(new)

@@ -1,4 +1,4 @@
-"""Control flow for users: `cond`, `while_loop`, `scan`, `map`, `fori_loop`, and its capture."""
+"""Control flow for users, such as `cond` and `scan`, and its capture in graphs."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ from customop.graph.node import Node
 from customop.shapes.sizes import Symbolic, is_size, sym_max
 from customop.transforms.trace.recorder import fake_of
 
-# ---- control flow in a graph: one call of an operator that holds graphs ----
+# ---- capture ----
+# Control flow in a graph is one call of an operator that holds graphs.
 
 
 class _Tree:
-    """A pytree whose arrays are replaced; other leaves stay."""
+    """A pytree whose arrays can be replaced; its other leaves stay."""
 
     def __init__(self, tree: Any) -> None:
         self.leaves: list[Any]
@@ -61,11 +62,11 @@ class _Tree:
 
     @property
     def arrays(self) -> list[Any]:
-        """Its arrays."""
+        """The arrays of the tree."""
         return [self.leaves[i] for i in self.at]
 
     def filled(self, arrays: Sequence[Any]) -> Any:
-        """The tree with other arrays."""
+        """Return the tree with `arrays` in the places of its arrays."""
         found = list(self.leaves)
         for i, value in zip(self.at, arrays, strict=True):
             found[i] = value
@@ -85,7 +86,7 @@ def captured_cond(
     false_fn: Callable[..., Any],
     operands: Any,
 ) -> Any:
-    """The result of a branch, of which both functions are captured."""
+    """Capture both functions of a `cond` and return the result of the operator call."""
     given = _Tree(operands)
     results: list[Any] = []
 
@@ -118,7 +119,10 @@ def captured_cond(
 
 
 def _alike(a: Any, b: Any) -> tuple[Any, Any] | None:
-    """Outputs of both functions as arrays of one dtype; None for one number."""
+    """Return the outputs of both functions as nodes or arrays that can be one output.
+
+    Numbers become arrays of a common dtype. Return None where both are the same number.
+    """
     if isinstance(a, Node) and isinstance(b, Node):
         return a, b
     if not isinstance(a, Node) and not isinstance(b, Node):
@@ -132,7 +136,7 @@ def _alike(a: Any, b: Any) -> tuple[Any, Any] | None:
 
 
 def _with_outputs(result: Any, outputs: Sequence[Any], found: Sequence[Any]) -> Any:
-    """The result of a function with arrays in the places of its outputs."""
+    """Return the result of a function, with `found` in the places of its outputs."""
     leaves, structure = flatten(result)
     arrays, pairs = iter(found), iter(outputs)
     filled = [
@@ -145,7 +149,7 @@ def _with_outputs(result: Any, outputs: Sequence[Any], found: Sequence[Any]) -> 
 def _check_writable(
     true_fn: Callable[..., Any], false_fn: Callable[..., Any], written: Sequence[Any]
 ) -> None:
-    """Raise where an operand is written that a graph does not follow."""
+    """Raise if a function writes to an operand that is not traced."""
     if not all(is_traced(value) for value in written):
         raise ArgumentError(
             "cond: a function writes an operand in place that is not traced",
@@ -159,12 +163,12 @@ def _check_writable(
 
 
 def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself."""
+    """Return the function itself."""
     return fn
 
 
 class _Carry:
-    """The first carry of a loop: numbers in it are arrays of the dtype of its steps."""
+    """The first carry of a loop. Numbers in it become arrays of the dtype of its steps."""
 
     def __init__(
         self,
@@ -183,7 +187,7 @@ class _Carry:
     def _typed(
         self, step: Callable[[Callable[..., Any], Any], Any], init: Any
     ) -> list[Any]:
-        """The leaves with each number in the dtype that it has after a step."""
+        """Return the leaves, with each number converted to the dtype it has after a step."""
         given = _Tree(init)
         types: list[LeafType | None] = []
 
@@ -201,13 +205,13 @@ class _Carry:
         ]
 
     def new_leaves(self, old: Any, new: Any) -> list[Any]:
-        """The arrays of a new carry; raise if it does not fit the old one."""
+        """Return the arrays of a new carry; raise if its types differ from the old one's."""
         kept = checked_carry(self.name, self.fn, old, new)
         return [leaf for leaf in flatten(kept)[0] if is_array(leaf)]
 
 
 def _condition(carry: _Carry) -> Callable[..., list[Any]]:
-    """The function that runs the body of a condition."""
+    """Return the function that calls `cond_fn` on the arrays of a carry and checks it."""
 
     def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         found = fn(carry.tree.filled(arrays))
@@ -223,9 +227,9 @@ def captured_while(
     init: Any,
     as_step: Callable[..., Any] = _same,
 ) -> Any:
-    """The last carry of a loop, whose functions are captured.
+    """Capture the functions of a `while_loop` and return its last carry.
 
-    `as_step` makes the step of a loop from `body_fn`.
+    `as_step` turns `body_fn` into the function of one step.
     """
     carry = _Carry("while_loop", body_fn, lambda fn, old: as_step(fn)(old), init)
 
@@ -248,7 +252,7 @@ def captured_while(
 def captured_while_scan(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> tuple[Any, Any, Any]:
-    """Carry and results of a loop, whose functions are captured, and which steps ran."""
+    """Capture a `while_scan`; return its last carry, its results and which steps ran."""
     carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old)[0], init)
     results: list[Any] = []
 
@@ -285,9 +289,9 @@ def captured_scan(
     name: str,
     as_step: Callable[..., Any] = _same,
 ) -> tuple[Any, Any]:
-    """Carry and results of a scan, whose function is captured.
+    """Capture the function of a `scan`; return its last carry and its results.
 
-    `as_step` makes the step of a scan from `f`.
+    `as_step` turns `f` into the function of one step.
     """
     rows = _Tree(xs)
     elements = [row_of(leaf) for leaf in rows.arrays]
@@ -319,7 +323,7 @@ def captured_scan(
 
 
 def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -> Any:
-    """The last carry of a range, as a scan: it has a gradient."""
+    """Capture a `fori_loop` as a scan, which has a gradient, and return its last carry."""
 
     def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
         def step(carry: Any, _: None) -> Any:
@@ -334,13 +338,13 @@ def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -
 
 
 def row_of(leaf: Any) -> Any:
-    """A fake array like the rows of an array."""
+    """Return a fake array with the shape and dtype of one row of an array."""
     fake = fake_of(leaf)
     return make_fake(fake.shape[1:], fake.dtype, fake.strides[1:], fake.device)
 
 
 # ---- the functions for users ----
-# Python where values are known, one operator in a captured graph.
+# They run as Python where values are known, and are one operator in a captured graph.
 
 
 C = TypeVar("C")
@@ -357,12 +361,12 @@ def cond(
     false_fn: Callable[[*Ts], R],
     *operands: *Ts,
 ) -> R:
-    """Call one of two functions, by the value of a condition.
+    """Call one of two functions, depending on a condition.
 
     Parameters
     ----------
     pred : bool, or array without axes
-        Which function: `true_fn` where it is true.
+        The condition: `true_fn` is called where it is true, `false_fn` elsewhere.
     true_fn, false_fn : callable
         Take `operands`; return pytrees of the same structure, shapes and dtypes.
     *operands : pytree
@@ -384,11 +388,11 @@ def cond(
     Notes
     -----
     Where `pred` is known, as in plain code and under grad and jvp, this is a Python
-    ``if``, and the other function does not run. Under `vmap` a `pred` that differs between
-    rows runs both functions and selects. Operands then have the values of another row
-    where their own row does not take the branch, so that a branch cannot fail or give a
-    nan gradient there. This does not reach arrays that a function takes from its closure:
-    pass them as operands.
+    ``if``, and the other function does not run. Under `vmap`, if `pred` differs between
+    rows, both functions run and the result of each row is selected. In rows that do not
+    take a branch, its operands have the values of a row that does, so that the branch
+    cannot fail or give a nan gradient there. This does not apply to arrays that a
+    function takes from its closure: pass them as operands.
 
     Examples
     --------
@@ -420,7 +424,7 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     body_fn : callable
         Takes the carry; returns the next one, of the same structure, shapes and dtypes.
     init : pytree
-        The first carry. It is not changed where `body_fn` writes in place.
+        The first carry. It is not changed, even if `body_fn` writes in place.
 
     Returns
     -------
@@ -430,17 +434,18 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     Raises
     ------
     ArgumentError
-        If the carry changes its structure, shapes or dtypes, or what `cond_fn` returns
-        is not a bool.
+        If the carry changes its structure, shapes or dtypes, or `cond_fn` returns
+        something that is not a bool.
     ShapeError
-        If what `cond_fn` returns has axes.
+        If `cond_fn` returns an array with axes.
 
     Notes
     -----
-    Where conditions are known, as in plain code and under grad and jvp, this is the
-    Python loop. Under `vmap` it runs until no row goes on; the others keep their carry.
-    On fake arrays it runs both functions once. A gradient in a captured graph keeps what
-    each step saves, so its memory grows with the number of steps.
+    Where conditions are known, as in plain code and under grad and jvp, this is a
+    Python loop. Under `vmap` it runs until the condition is false in every row; rows
+    that are done keep their carry. On fake arrays it runs both functions once. A
+    gradient in a captured graph keeps what each step saves, so its memory grows with
+    the number of steps.
 
     A Python number in `init` takes the dtype that the first step gives it.
 
@@ -466,10 +471,11 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
 def while_scan(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> tuple[Any, Any, Any]:
-    """A `while_loop` whose steps return a result too.
+    """Run a `while_loop` whose steps also return a result.
 
     Returns the last carry, the results with the axis of the steps in front, and an array
-    of bools: for which steps this row of a batch ran. The other results have no meaning.
+    of bools that says which steps ran (in a batch: for this row). The results of steps
+    that did not run have no meaning.
     """
     if tracing():
         return captured_while_scan(cond_fn, body_fn, init)
@@ -477,19 +483,19 @@ def while_scan(
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T:
-    """Call a function for each number of a range, on its own result.
+    """Call a function for each number of a range, each time on its previous result.
 
     Parameters
     ----------
     lower, upper : int, or array of ints without axes
-        The range, without `upper`. They may differ between the rows of a `vmap`, and be
-        symbolic sizes in a capture.
+        The limits of the range, which does not include `upper`. They may differ between
+        the rows of a `vmap`, and may be symbolic sizes in a capture.
     body : callable
         Takes a number and the carry; returns the next carry, of the same structure,
         shapes and dtypes. The number is an int; in a batch of ranges, on fake arrays and
         in a captured graph it is an array of ints.
     init : pytree
-        The first carry. It is not changed where `body` writes in place.
+        The first carry. It is not changed, even if `body` writes in place.
 
     Returns
     -------
@@ -530,7 +536,7 @@ def scan(
     *,
     checkpoint: bool = False,
 ) -> tuple[C, Y]:
-    """Call a function for each row of arrays, on its own result and that row.
+    """Call a function for each row of arrays, on its previous result and that row.
 
     Parameters
     ----------
@@ -538,18 +544,18 @@ def scan(
         ``f(carry, x)`` returns the next carry, of the same structure, shapes and dtypes,
         and a result `y` of this step, which may be None.
     init : pytree
-        The first carry. It is not changed where `f` writes in place.
+        The first carry. It is not changed, even if `f` writes in place.
     xs : pytree of array
         Arrays with one row for each step. None, or a pytree without arrays, if `length`
         is given.
     length : int, optional
         Number of steps; by default the number of rows.
     reverse : bool
-        Whether the last row comes first. Results stay in the places of their rows.
+        Whether to begin with the last row. Each result stays in the place of its row.
     checkpoint : bool
-        Whether the gradient keeps only the carries and runs each step again; it takes
-        less memory and more time. `f` then is a `checkpoint`: outside of a captured graph
-        it takes values from its closure under reverse mode only.
+        Whether the gradient keeps only the carries and runs each step again, which
+        takes less memory and more time. `f` is then wrapped in `checkpoint`: outside a
+        captured graph, it may take traced values from its closure in reverse mode only.
 
     Returns
     -------
@@ -562,16 +568,17 @@ def scan(
     ------
     ArgumentError
         If the carry or `y` changes its structure, shapes or dtypes, a leaf of `xs` has no
-        axes, or nothing says how many steps there are.
+        axes, or the number of steps is not given.
     ShapeError
         If arrays in `xs` differ in their number of rows.
     ValueError
-        If `f` writes to its row in place: it is read-only.
+        If `f` writes to its row in place: rows are read-only.
 
     Notes
     -----
-    In plain code and under the transforms this is the Python loop. On fake arrays it runs
-    `f` once. Without steps it runs `f` on fake arrays, to know the results.
+    In plain code and under the transforms this is a Python loop. On fake arrays it runs
+    `f` once. If there are no steps, it runs `f` on fake arrays to find the shapes of
+    the results.
 
     A Python number in `init` takes the dtype that the first step gives it.
 
@@ -595,7 +602,7 @@ def scan(
 
 
 def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
-    """Call a function for each row of arrays, one after the other.
+    """Call a function for each row of arrays, one row after the other.
 
     Parameters
     ----------
@@ -634,12 +641,12 @@ def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
         given = ((), xs, count, False, False, "map")
         return captured_scan(f, *given, _as_step)[1]  # type: ignore[no-any-return]  # as f
     step = _as_step(f)
-    step.__wrapped__ = f  # messages name its place
+    step.__wrapped__ = f  # so that messages name the place of f
     return step_through(step, (), xs, None, False, False, "map")[1]  # type: ignore[no-any-return]  # as f
 
 
 def _as_step(f: Callable[..., Any]) -> Any:
-    """The step of a scan from the function of a map."""
+    """Return the function of a map as the step of a scan without a carry."""
 
     def step(nothing: tuple[()], x: Any) -> Any:
         return nothing, f(x)

@@ -1,4 +1,4 @@
-"""Operators of control flow for all rows of a batch."""
+"""Batching rules of the operators of control flow."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Arrays = Sequence[Any]
 
 
 def _front(value: Any, dim: int | None) -> Any:
-    """A batch with its axis in front; a value that is the same for all rows stays."""
+    """Move the axis of a batch to the front; leave a value that is the same for all rows."""
     return value if not dim else call_numpy(np.moveaxis, value, dim, 0)
 
 
 def _by_rows(info: Any, run: Callable[..., Any], values: Any, dims: Any) -> Any:
-    """Run a function on rows; outputs have their axis in front."""
+    """Run a function under vmap; its outputs have the axis of the batch in front."""
     found: Any = vmap(run, tuple(dims), 0, randomness=info.randomness)
     outputs = found(*values)
     return outputs, [0] * len(outputs)
@@ -83,17 +83,17 @@ def _(
 
 
 def _of(module: GraphModule, generators: Arrays | None) -> Any:
-    """A graph as a function of its arrays."""
+    """Return a graph as a function of its arrays."""
     return named_as(lambda *arrays: module(*arrays, *(generators or ())), module)
 
 
 def _in_rows(
     info: Any, module: Any, mask: Any, values: Arrays, dims: Sequence[Any]
 ) -> Any:
-    """The results of a graph for all rows; those outside of the mask do not matter.
+    """Return the results of a graph for all rows; rows outside the mask do not matter.
 
-    They have the values of a row inside, with which the graph cannot fail. Where no row
-    is inside, the graph does not run.
+    Rows outside the mask are computed with the values of a row inside it, for which the
+    graph cannot fail. If no row is inside, the graph does not run.
     """
     seen: list[Any] = []
 
@@ -112,7 +112,8 @@ def _in_rows(
         return found
 
     def zeros(mask: Any, *arrays: Any) -> Any:
-        # Where the mask is known, `run` was not captured before.
+        # If the mask is known, `run` was not captured before, so its shapes are
+        # missing.
         if not seen:
             shapes_of(run, mask, *arrays)
         return [call_numpy(np.zeros, shape, dtype) for shape, dtype in seen]
@@ -128,14 +129,14 @@ def _safe(mask: Any, value: Any) -> Any:
 
 
 def _chosen(mask: Any, yes: Any, no: Any) -> Any:
-    """Rows of one value where the mask is true, and of another one elsewhere."""
+    """Select rows: those of `yes` where the mask is true, those of `no` elsewhere."""
     rank = len(yes.shape) - 1
     wide = call_numpy(np.reshape, mask, (mask.shape[0],) + (1,) * rank)
     return call_numpy(np.where, wide, yes, no)
 
 
 class _While(NamedTuple):
-    """A call of a while_loop: its arguments, and the function that runs it."""
+    """A call of a while_loop operator: its arguments, and the function that runs it."""
 
     outside: Any
     init: Any
@@ -147,7 +148,7 @@ class _While(NamedTuple):
 
 
 def _while_by_rows(info: Any, in_dims: Any, call: _While) -> Any:
-    """Run a while_loop as it is on the rows."""
+    """Run a while_loop unchanged under vmap."""
     count = len(call.init)
 
     def run(*arrays: Any) -> Any:
@@ -160,7 +161,7 @@ def _while_by_rows(info: Any, in_dims: Any, call: _While) -> Any:
 
 
 def _while_in_rows(info: Any, in_dims: Any, call: _While) -> Any:
-    """A while_loop of rows, as operators: its outputs for all rows, and their axes."""
+    """Capture a while_loop for a batch; return its outputs for all rows and their axes."""
     outside, count = call.outside, len(call.init)
     of_outside, of_init = _axes(in_dims, outside, call.init)
     flags = [dim is not None for dim in (*of_init, *of_outside)]
@@ -196,26 +197,29 @@ def _while_in_rows(info: Any, in_dims: Any, call: _While) -> Any:
 
 
 def _axes(in_dims: Any, *lists: Arrays) -> list[Sequence[int | None]]:
-    """The axes of the batch in lists of arrays, None for all of a list without one."""
+    """Return the batch axis of each array in `lists`; None for arrays that have none."""
     pairs = zip(in_dims, lists, strict=False)
     return [dims or [None] * len(values) for dims, values in pairs]
 
 
 def _in_front(flags: Sequence[bool]) -> list[int | None]:
-    """The axis of the batch of what differs between rows."""
+    """Return axis 0 for each value that differs between rows, and None for the others."""
     return [0 if flag else None for flag in flags]
 
 
 def _wide_carry(
     info: Any, init: Arrays, dims: Sequence[int | None], differing: Sequence[bool]
 ) -> list[Any]:
-    """The carry, with a row for each where it differs in some step."""
+    """Return the carry; leaves that differ between rows in some step get the batch axis."""
     triples = zip(init, dims, differing, strict=False)
     return [_widened(info, _front(v, d), d) if flag else v for v, d, flag in triples]
 
 
 def _while(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
-    """Carry, results and which steps ran, of a loop of as many steps for all rows."""
+    """Run a loop with the same number of steps in all rows.
+
+    Returns the carry, the results, and which steps ran.
+    """
     if records:
         return while_scan(condition, step, init)
     of_carry = named_as(lambda carry: step(carry)[0], step)
@@ -223,14 +227,17 @@ def _while(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
 
 
 def _widened(info: Any, value: Any, dim: int | None) -> Any:
-    """A value for each row, where it is the same for all."""
+    """Give a value the axis of the batch, unless it has one."""
     if dim is not None:
         return value
     return call_numpy(np.broadcast_to, value, (info.batch_size, *value.shape))
 
 
 def _until_all_are_done(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
-    """The same of a loop in which rows that are done keep their carry."""
+    """Run a loop until all rows are done; rows that are done keep their carry.
+
+    Returns the same as `_while`.
+    """
 
     def masked(carry: Any) -> Any:
         mask, old = carry
@@ -249,7 +256,7 @@ def _until_all_are_done(condition: Any, step: Any, init: Any, *, records: bool) 
 
 
 def _while_rule(run: Callable[..., Any], *, records: bool) -> Callable[..., Any]:
-    """The batching rule of a loop, which may keep what each step records."""
+    """Return the batching rule of a while_loop, whose steps may record results."""
 
     def rule(
         info: Any,
@@ -274,7 +281,7 @@ while_scan_op.register_vmap(_while_rule(run_while_scan, records=True))
 
 
 class _Scan(NamedTuple):
-    """The arguments of a call of a scan."""
+    """The arguments of a call of the scan operator."""
 
     outside: Any
     init: Any
@@ -306,7 +313,7 @@ def _(
 
 
 def _scan_by_rows(info: Any, in_dims: Any, call: _Scan) -> Any:
-    """Run a scan as it is on the rows."""
+    """Run a scan unchanged under vmap."""
     carries, end = len(call.init), len(call.init) + len(call.xs)
 
     def run(*arrays: Any) -> Any:
@@ -320,7 +327,7 @@ def _scan_by_rows(info: Any, in_dims: Any, call: _Scan) -> Any:
 
 
 def _scan_in_rows(info: Any, in_dims: Any, call: _Scan) -> Any:
-    """A scan of rows, as operators: its outputs for all rows, and their axes."""
+    """Capture a scan for a batch; return its outputs for all rows and their axes."""
     body, generators = call.body, call.generators
     carries, end = len(call.init), len(call.init) + len(call.xs)
     of_outside, of_init, of_xs = _axes(in_dims, call.outside, call.init, call.xs)

@@ -1,4 +1,4 @@
-"""Forward and reverse mode of the operators of control flow."""
+"""Forward- and reverse-mode rules of the operators of control flow."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.jvp import jvp
 
-# ---- derivatives of the graphs in operators of control flow ----
+# ---- derivatives of the graphs that the operators hold ----
 
 
 Arrays = Sequence[Any]
 
 
 def where(flags: Iterable[bool], values: Iterable[Any]) -> list[Any]:
-    """The values whose flags are true."""
+    """Return the values whose flags are true."""
     return [v for v, flag in zip(values, flags, strict=True) if flag]
 
 
 def replaced(values: Arrays, flags: Sequence[bool], others: Arrays) -> list[Any]:
-    """Values with others in the places whose flags are true."""
+    """Return values, with those whose flags are true replaced by `others`."""
     new = iter(others)
     return [next(new) if flag else v for v, flag in zip(values, flags, strict=True)]
 
 
 def zeros_like(value: Any) -> Any:
-    """Zeros of the shape and dtype of an array of any kind."""
+    """Return zeros of the shape and dtype of an array of any kind."""
     return call_numpy(np.zeros_like, value)
 
 
 def pushed(
     fn: Callable[..., Any], primals: Arrays, tangents: Arrays
 ) -> tuple[list[Any], list[Any]]:
-    """Outputs and tangents of a function of arrays; a tangent may be None for zero."""
+    """Return the outputs of a function of arrays, and their tangents (None for zero)."""
     moving = [t is not None for t in tangents]
 
     def of(*moved: Any) -> list[Any]:
@@ -87,10 +87,11 @@ def halves_of(
     *,
     recomputes: bool = False,
 ) -> Halves:
-    """Forward and backward graphs of a graph.
+    """Return the forward and the backward graph of a graph.
 
-    The backward graph takes cotangents of the `outputs` that are flagged, and returns
-    gradients of the inputs that move. Both take generators as the last of their inputs.
+    The backward graph takes the cotangents of the outputs flagged in `outputs`. It
+    returns the gradients of the inputs flagged in `moving`. Both graphs take generators as
+    their last inputs.
     """
     joint = _joint(module, moving, outputs)
     return split(joint, len(moving), len(outputs), recomputes=recomputes)
@@ -99,7 +100,7 @@ def halves_of(
 def _joint(
     module: GraphModule, moving: Sequence[bool], outputs: Sequence[bool]
 ) -> GraphModule:
-    """A graph of inputs and cotangents to outputs and gradients."""
+    """Return a graph from inputs and cotangents to outputs and gradients."""
     count = len(moving)
 
     def run(_: Any, arrays: list[Any]) -> list[Any]:
@@ -121,11 +122,11 @@ def _joint(
     return body.module(FromOutside(), body.outputs)
 
 
-# ---- forward mode of the operators of control flow ----
+# ---- forward mode ----
 
 
 def _pair(found: Any, inexact: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-    """Outputs and tangents of a flat list: all outputs, then tangents of some."""
+    """Split a flat list into all outputs, and the tangents of the inexact ones."""
     count = len(inexact)
     return [*found[:count]], gradients(inexact, found[count:])
 
@@ -161,7 +162,7 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
 def _push_while(
     primals: Any, tangents: Any, generators: Any, run_loop: Any, *, records: bool
 ) -> Any:
-    """Outputs and tangents of a while_loop, which may record results of its steps."""
+    """Return outputs and tangents of a while_loop, whose steps may record results."""
     drawn = generators or ()
     outside, init, test, body = primals
     given = [*tangents_of(init, tangents[1]), *tangents_of(outside, tangents[0])]
@@ -212,7 +213,7 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
 
 
 def _started(init: Arrays, given: Arrays, moving: Sequence[bool]) -> list[Any]:
-    """Tangents of the part of a first carry that will move."""
+    """Return tangents for the part of the first carry that moves in some step."""
     pairs = zip(init, given, strict=False)
     return where(moving, [zeros_like(v) if t is None else t for v, t in pairs])
 
@@ -258,11 +259,11 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
     return [*last, *ys], [*gradients(of_carry, of_last), *gradients(of_ys, pushes)]
 
 
-# ---- reverse mode of the operators of control flow, and the rule of `cond` ----
+# ---- reverse mode, and the rule of `cond` ----
 
 
 class ControlRule(GradRule):
-    """Reverse mode of one operator of control flow."""
+    """The reverse-mode rule of one operator of control flow."""
 
     __slots__ = ("run",)
 
@@ -270,7 +271,7 @@ class ControlRule(GradRule):
         self.run: Callable[..., list[Any]] = run
 
     def forward(self, call: GradCall) -> Any:
-        """Run the function on tracers; in a capture, make graphs of its two halves."""
+        """Run the operator's function on tracers; in a capture, run the forward graph."""
         if tracing():
             return self.traced(call)
         positional, named = call.op.schema.split(call.args)
@@ -278,24 +279,24 @@ class ControlRule(GradRule):
 
     @abstractmethod
     def traced(self, call: GradCall) -> Any:
-        """Run the forward graph, and note what the backward graph needs."""
+        """Run the forward graph, and save what the backward graph needs."""
 
     def backward(self, ctx: Any, grads: Arrays) -> dict[str, Any]:
-        """Gradients of the arguments, from what the forward half has noted."""
+        """Return gradients of the arguments, from what the forward half has saved."""
         found: dict[str, Any] = ctx.pull(ctx.saved_arrays, grads)
         return found
 
     def check(self, op: Definition) -> None:
-        """Fits the operators of this module."""
+        """Accept the definition: the rules of this module fit their operators."""
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The place of what the operator runs."""
+        """The place in the source of the function that the operator runs."""
         return (place(self.run),)
 
 
 def tracked(call: GradCall, slot: int) -> list[bool]:
-    """Which arrays of an argument depend on what is differentiated."""
+    """Return for each array of an argument whether it is differentiated."""
     found = {path[0] for number, path, _ in call.edges if number == slot and path}
     return [i in found for i in range(len(call.values[slot]))]
 
@@ -308,7 +309,7 @@ def track(
     *,
     materialize: bool = True,
 ) -> Any:
-    """The outputs, tracked to a node that notes what the backward graph needs."""
+    """Return the outputs, tracked by a node that holds what the backward graph needs."""
     node = call.node()
     node.node_materialize = materialize
     node.saved_arrays = tuple([frozen(v) for v in saved])
@@ -317,26 +318,26 @@ def track(
 
 
 class ListsInOne:
-    """Lists of arrays that are saved as one tuple."""
+    """Several lists of arrays that are saved as one tuple."""
 
     def __init__(self, *lists: Arrays) -> None:
         self.values: list[Any] = [v for values in lists for v in values]
         self._lengths = [len(values) for values in lists]
 
     def of(self, values: Arrays) -> list[Arrays]:
-        """The lists, from all values."""
+        """Split the saved values into the lists again."""
         return cut(values, self._lengths)
 
 
 def cut(values: Arrays, lengths: Sequence[int]) -> list[Arrays]:
-    """Lists of these lengths, one after the other."""
+    """Cut a sequence into consecutive lists of the given lengths."""
     ends = [*accumulate(lengths)]
     pairs = zip([0, *ends], ends, strict=False)
     return [values[start:end] for start, end in pairs]
 
 
 class CondRule(ControlRule):
-    """cond: the backward pass is a cond of the backward graphs."""
+    """The rule of cond: the backward pass is a cond of the backward graphs."""
 
     __slots__ = ()
 
@@ -395,7 +396,11 @@ class CondRule(ControlRule):
 def _halves_of_both(
     modules: Sequence[GraphModule], moving: Sequence[bool], outputs: Sequence[bool]
 ) -> list[Halves]:
-    """The halves of two graphs. What one saves must have sizes that the other knows."""
+    """Return the halves of both graphs of a cond.
+
+    Each branch also returns zeros for what the other one saves, so it must know their
+    sizes. Where sizes are symbolic, the halves recompute instead.
+    """
     halves = [halves_of(module, moving, outputs) for module in modules]
     saved = [like for half in halves for like in half.saved]
     if not any(is_symbolic(like.shape) for like in saved):
@@ -404,32 +409,33 @@ def _halves_of_both(
 
 
 def zeros_of(like: Any) -> Any:
-    """Zeros of the shape and dtype of another array."""
+    """Return zeros of the shape and dtype of `like`."""
     return call_numpy(np.zeros, like.shape, like.dtype)
 
 
 cond_op.add(AUTOGRAD, CondRule(run_cond), override=False)
 
 
-# ---- reverse mode of loops: the backward pass is a scan in the other direction ----
+# ---- reverse mode of loops ----
+# The backward pass is a scan in the other direction.
 
 
 Pull = Callable[[Arrays, Arrays], dict[str, Any]]
 
 
 class _MovingLoop(NamedTuple):
-    """A loop that is differentiated: its lists of arrays, and what moves in them.
+    """A loop that is differentiated: its arrays, and which of them move.
 
     Attributes
     ----------
     init, xs, outside : list of array
     generators : list of Generator
     of_outside : list of bool
-        Which of `outside` depend on what is differentiated.
+        Which of `outside` depend on differentiated inputs.
     moving : list of bool
-        Of the inputs of a step: which do so in some step.
+        Which inputs of a step depend on differentiated inputs, in some step.
     outputs : list of bool
-        Of the outputs of a step.
+        Which outputs of a step do.
     """
 
     init: Arrays
@@ -442,29 +448,29 @@ class _MovingLoop(NamedTuple):
 
     @property
     def inputs(self) -> list[Any]:
-        """What a step takes, with a fake array for each row."""
+        """The inputs of a step, with fake arrays for the rows of `xs`."""
         rows = map(row_of, self.xs)
         return [*self.init, *rows, *self.outside, *self.generators]
 
     @property
     def of_carry(self) -> list[bool]:
-        """Which part of the carry moves in some step."""
+        """Which leaves of the carry move in some step."""
         return self.moving[: len(self.init)]
 
     @property
     def of_xs(self) -> list[bool]:
-        """Which rows move."""
+        """Which of `xs` move."""
         count = len(self.init)
         return self.moving[count : count + len(self.xs)]
 
     @property
     def moves(self) -> bool:
-        """Whether some result of the loop moves: without steps, `init` is one."""
+        """Whether some result of the loop moves. Without steps, the result is `init`."""
         return any(self.outputs) or any(self.of_carry)
 
 
 def _loop(call: GradCall, body: GraphModule, *, has_rows: bool) -> _MovingLoop:
-    """The loop of a call, whose arguments are outside, init and, of a scan, xs."""
+    """Return the loop of a call, whose arguments are outside, init and (for a scan) xs."""
     outside, init = call.values[0], call.values[1]
     xs: Arrays = call.values[2] if has_rows else []
     of_outside, of_init = tracked(call, 0), tracked(call, 1)
@@ -476,13 +482,13 @@ def _loop(call: GradCall, body: GraphModule, *, has_rows: bool) -> _MovingLoop:
 
 
 class _Steps:
-    """The forward and the backward step of a loop.
+    """The forward step and the backward step of a loop.
 
     Parameters
     ----------
     loop : _MovingLoop
     halves : Halves
-        Of its body.
+        The forward and backward graphs of its body.
     """
 
     def __init__(self, loop: _MovingLoop, halves: Halves) -> None:
@@ -495,12 +501,12 @@ class _Steps:
             i - carries for i in halves.kept if carries <= i < end
         ]
         kept_outside = [i - end for i in halves.kept if i >= end]
-        # What the backward steps take that is the same in all of them.
+        # Inputs of the backward steps that are the same in all of them.
         self.fixed: list[Any] = [loop.outside[i] for i in kept_outside]
         self.summed: list[Any] = where(loop.of_outside, loop.outside)
 
     def forward(self, carry: Arrays, x: Arrays) -> tuple[Any, tuple[Any, Any]]:
-        """One step: the new carry, its results, and what is saved."""
+        """Run one step; return the new carry, the results, and what is saved."""
         loop, count = self.loop, len(self.loop.init)
         found = self.halves.forward(*carry, *x, *loop.outside, *loop.generators)
         end = len(loop.outputs)
@@ -510,7 +516,7 @@ class _Steps:
     def backward(
         self, sums: Any, x: Arrays, saved: Arrays, fixed: Arrays, of_y: Arrays
     ) -> tuple[Any, list[Any]]:
-        """One step back: gradients of the carry and sums, and of the row."""
+        """Run one step back; return gradients of the carry, sums, and gradients of the row."""
         loop = self.loop
         of_last, totals = sums
         count, kept = len(loop.init), len(self.kept_carry)
@@ -525,11 +531,11 @@ class _Steps:
         return (list(of_init), totals), list(of_x)
 
     def starts(self, of_last: Arrays, summed: Arrays) -> Any:
-        """The first carry of the backward scan."""
+        """Return the first carry of the backward scan."""
         return where(self.loop.of_carry, of_last), [*map(zeros_like, summed)]
 
     def found(self, of_init: Arrays, totals: Arrays) -> dict[str, Any]:
-        """Gradients by argument, without those of rows."""
+        """Return gradients by argument name, without those of `xs`."""
         return {
             "init": gradients(self.loop.of_carry, of_init),
             "outside": gradients(self.loop.of_outside, totals),
@@ -537,7 +543,7 @@ class _Steps:
 
 
 class ScanRule(ControlRule):
-    """scan: the backward pass is a scan in the other direction."""
+    """The rule of scan: the backward pass is a scan in the other direction."""
 
     __slots__ = ()
 
@@ -574,16 +580,16 @@ class ScanRule(ControlRule):
 
 
 class WhileRule(ControlRule):
-    """while_loop: the forward loop keeps what each step saves, in one array for all steps.
+    """The rule of while_loop: the forward loop stacks what each step saves.
 
-    The backward pass is a scan over them. In a batch rows differ in the number of their steps:
-    `ran` says which of them a step was for.
+    The backward pass is a scan over these arrays. In a batch, rows may differ in their
+    number of steps: `ran` says for which rows a step ran.
     """
 
     __slots__ = ()
 
     def traced(self, call: GradCall) -> Any:
-        """Run the forward graph in a loop that keeps results."""
+        """Run the forward graph in a loop that records results."""
         _, _, test, body, generators = call.values
         loop = _loop(call, body, has_rows=False)
         if not loop.moves:
@@ -642,7 +648,7 @@ class WhileRule(ControlRule):
 def _halves_of_step(
     call: GradCall, body: GraphModule, loop: _MovingLoop, *, recomputes: bool = False
 ) -> Halves:
-    """The halves of a body. What it saves must have the same sizes in each step."""
+    """Return the halves of a body; raise if saved sizes may differ between steps."""
     halves = halves_of(body, loop.moving, loop.outputs, recomputes=recomputes)
     if not any(map(_has_own_size, halves.saved)):
         return halves
@@ -663,7 +669,7 @@ def _halves_of_step(
 
 
 def _has_own_size(like: Any) -> bool:
-    """Whether a size depends on data, so that it may differ between the steps."""
+    """Return whether a size depends on data, and so may differ between steps."""
     return any(is_size(n) and n.hint is None for n in like.shape)
 
 

@@ -1,4 +1,4 @@
-"""Branches, loops and scans, with conditions that are known or differ between rows."""
+"""Branches, loops and scans that run as Python, also where conditions differ by row."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from customop.control.carry import (
 )
 from customop.control.stacks import Slices, StepResults, first_row, repeated
 from customop.core.fake_context import new_size
+from customop.core.interpreter import explain_read_only
 from customop.core.observe import open_modes
-from customop.core.samples import explain_read_only
 from customop.core.tracer import frozen
 from customop.errors import ArgumentError, place
 from customop.shapes.sizes import as_length, is_size
 from customop.transforms.functions.checkpoint import checkpoint as checkpointed
 
 # ---- branches ----
-# A branch where the condition is known, or differs between the rows of a batch.
+# The condition is known, or differs between the rows of a batch.
 
 
 def take_branch(
@@ -58,7 +58,7 @@ def take_branch(
     false_fn: Callable[..., Any],
     operands: Any,
 ) -> Any:
-    """The result of one of two functions."""
+    """Call one of two functions, or both if the condition differs between rows."""
     known = truth(pred, "cond: pred")
     if type(known) is bool:
         return true_fn(*operands) if known else false_fn(*operands)
@@ -72,7 +72,7 @@ def _both(
     false_fn: Callable[..., Any],
     operands: Any,
 ) -> Any:
-    """The results of both functions, selected by row."""
+    """Call both functions and select the result of each row."""
     if isinstance(mask, Mask):
         if mask.all:
             return true_fn(*operands)
@@ -92,7 +92,7 @@ def _both(
 def check_agree(
     true_fn: Callable[..., Any], false_fn: Callable[..., Any], yes: Any, no: Any
 ) -> None:
-    """Raise unless the results of both functions can be one result."""
+    """Raise if the results of the two functions do not agree."""
     fault = difference(yes, no, ("from true_fn", "from false_fn"))
     if fault:
         raise ArgumentError(
@@ -104,16 +104,16 @@ def check_agree(
 
 
 # ---- loops ----
-# Loops on a carry, whose conditions are known or differ between the rows of a batch.
+# Their conditions are known, or differ between the rows of a batch.
 
 
 def check_goes_on(value: Any) -> Any:
-    """The condition of a loop, if it is known; raise for what is not a condition."""
+    """Return whether the loop goes on; raise if `value` is not a condition."""
     return truth(value, "while_loop: what cond_fn returns")
 
 
 def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
-    """The carry when a condition does not hold any more."""
+    """Run a loop until its condition is false; return the last carry."""
     if not open_modes:
         carry = plain_copy(init)
         if carry is not NOT_PLAIN:
@@ -131,7 +131,7 @@ _TRUE, _FALSE = np.True_, np.False_
 def _repeat_plain(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carry: Any
 ) -> Any:
-    """As `_repeat`, without an object for checks: most calls are short."""
+    """Do what `_repeat` does, but without a `Kept` object: most calls are short."""
     goes_on = cond_fn(carry)
     if goes_on is False or goes_on is _FALSE:
         return carry
@@ -156,9 +156,9 @@ def _repeat_plain(
 
 
 def _repeat(kept: Kept, cond_fn: Callable[..., Any], carry: Any, goes_on: Any) -> Any:
-    """The last carry of a loop whose steps are checked, or of which only some rows go on.
+    """Run a loop with checked steps, in which some rows may end before others.
 
-    `goes_on` is what `cond_fn` says of the first carry.
+    `goes_on` is the result of `cond_fn` for the first carry. Returns the last carry.
     """
     body_fn, is_checked = kept.body, False
     try:
@@ -169,7 +169,7 @@ def _repeat(kept: Kept, cond_fn: Callable[..., Any], carry: Any, goes_on: Any) -
             found, goes_on = goes_on, check_goes_on(goes_on)
             if goes_on is None:
                 if not has_no_elements(found):
-                    bool(found)  # its transform says why it cannot be known
+                    bool(found)  # its transform raises, and says why it cannot be known
                 return _once(cond_fn, body_fn, carry)
             if goes_on is True:
                 carry = kept.first(carry, body_fn(carry))
@@ -186,7 +186,7 @@ def _repeat(kept: Kept, cond_fn: Callable[..., Any], carry: Any, goes_on: Any) -
 
 
 def _some_rows(kept: Kept, carry: Any, mask: Mask) -> Any:
-    """One step of the rows that go on; the others keep their carry."""
+    """Run one step for the rows that go on; the others keep their carry."""
     if mask.all:
         return kept.first(carry, kept.body(carry))
     new = kept.first(carry, kept.body(map_leaves(mask.safe, carry)))
@@ -196,7 +196,7 @@ def _some_rows(kept: Kept, carry: Any, mask: Mask) -> Any:
 
 
 def _once(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
-    """The carry after one step, of which only shapes and dtypes matter."""
+    """Run a loop once on unknown arrays; only shapes and dtypes of the carry matter."""
     check_goes_on(cond_fn(init))
     new = checked_carry("while_loop", body_fn, init, body_fn(init))
     return map_leaves(as_unknown, new)
@@ -206,7 +206,7 @@ def _once(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -
 
 
 def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> Any:
-    """The carry after a step for each number of a range."""
+    """Run a step for each number of a range; return the last carry."""
     if is_size(stop):
         return _once_in_range(body, init)
     carry: Any = NOT_PLAIN if open_modes else plain_copy(init)
@@ -234,13 +234,13 @@ def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> 
 
 
 def _once_in_range(body: Callable[..., Any], init: Any) -> Any:
-    """The carry of a range of unknown length, of which only shapes and dtypes matter."""
+    """Run one step of a range of unknown length; only shapes and dtypes matter."""
     new = body(as_unknown(np.asarray(0)), init)
     return map_leaves(as_unknown, checked_carry("fori_loop", body, init, new))
 
 
 def shifted(start: Any, body: Callable[..., Any]) -> Callable[..., Any]:
-    """The body of a range that begins at 0 in place of `start`."""
+    """Return the body for a range that begins at 0 instead of `start`."""
 
     @wraps(body)
     def step(i: Any, carry: Any) -> Any:
@@ -250,7 +250,7 @@ def shifted(start: Any, body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_limit(value: Any, name: str) -> Any:
-    """A limit of a range: an int, a size, or a traced or fake array of ints."""
+    """Return a limit of a range as an int, a size, or a traced or fake array of ints."""
     if type(value) is int or is_size(value):
         return as_length(value)
     is_known = not is_traced(value) and not is_fake(value)
@@ -272,9 +272,10 @@ def as_limit(value: Any, name: str) -> Any:
 def as_counted(
     start: Any, stop: Any, init: Any
 ) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
-    """A range as a loop with its number in the carry.
+    """Express a range as a while_loop that counts in its carry.
 
-    Returns its condition, what makes its step from a body, and the first carry.
+    Returns the condition, a function that turns a body into a step, and the first
+    carry.
     """
 
     def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -288,8 +289,8 @@ def as_counted(
     return lambda carry: carry[0] < stop, as_step, (first, init)
 
 
-# ---- recorded ----
-# A loop on a carry that keeps a result of each step; how many there are is not known.
+# ---- loops that record ----
+# They keep a result of each step. How many steps there are is not known in advance.
 
 
 Recorded = tuple[Any, Any, Any]
@@ -298,7 +299,7 @@ Recorded = tuple[Any, Any, Any]
 def record(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> Recorded:
-    """The last carry, the results of the steps, and which of them ran for each row."""
+    """Run a loop; return the last carry, the results, and which steps ran for each row."""
     if is_virtual(init):
         return _once_recorded(cond_fn, body_fn, init)
     carry: Any = own_carry(init)
@@ -328,7 +329,7 @@ def record(
 
 
 def _chosen(mask: Any, new: Any, old: Any) -> Any:
-    """The new carry of the rows that go on, and the old one of the others."""
+    """Return the new carry in rows that go on, and the old one in the others."""
     before, structure = flatten(old)
     pairs = zip(flatten(new)[0], before, strict=True)
     return unflatten(structure, [selected(mask, a, b) for a, b in pairs])
@@ -339,7 +340,7 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 def _none(body_fn: Callable[..., Any], init: Any) -> Recorded:
-    """The results of a loop without steps, with the shapes that a step would give."""
+    """Return empty results for a loop without steps, with the shapes a step would give."""
     ys = map_leaves(as_unknown, shapes_of(body_fn, init)[1])
     devices = [device_of(leaf) for leaf in leaves(init)]
     where = devices[0] if devices else "cpu"
@@ -354,7 +355,7 @@ def _none(body_fn: Callable[..., Any], init: Any) -> Recorded:
 def _once_recorded(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> Recorded:
-    """The same after one step, of which only shapes and dtypes matter."""
+    """Return what `record` does, after one step on unknown arrays."""
     check_goes_on(cond_fn(init))
     new, y = body_fn(init)
     carry = map_leaves(as_unknown, checked_carry("while_loop", body_fn, init, new))
@@ -375,7 +376,7 @@ def step_through(
     checkpoint: bool,
     name: str,
 ) -> Any:
-    """The last carry of a function that is called for each row, and its results."""
+    """Call a function for each row; return the last carry and the results."""
     elements = Slices(xs, length, name)
     if is_virtual((init, xs)):
         return _once_scans(f, init, elements, name)
@@ -396,7 +397,7 @@ def _run(
     checkpoint: bool,
     name: str,
 ) -> Any:
-    """All steps, one after the other."""
+    """Run all steps, one after the other."""
     step = checkpointed(f) if checkpoint else f
     rows = iter(elements.rows(reverse=reverse))
     results = StepResults(elements.count, f, reverse=reverse)
@@ -423,7 +424,7 @@ def _named(f: Callable[..., Any]) -> str:
 
 
 def _once_scans(f: Callable[..., Any], init: Any, elements: Slices, name: str) -> Any:
-    """Carry and results after one step, of which only shapes and dtypes matter."""
+    """Return carry and results after one step on unknown arrays."""
     new, y = pair_of(f, f(init, elements.first()))
     carry = map_leaves(as_unknown, checked_carry(name, f, init, new))
     ys = map_leaves(as_unknown, y)
@@ -431,7 +432,7 @@ def _once_scans(f: Callable[..., Any], init: Any, elements: Slices, name: str) -
 
 
 def _no_results(f: Callable[..., Any], init: Any, elements: Slices) -> Any:
-    """The results of no steps, from the shapes that a step would give."""
+    """Return empty results for a scan without steps, with the shapes a step would give."""
     x = elements.element([first_row(as_fake(leaf)) for leaf in elements.leaves])
     _, y = pair_of(f, shapes_of(f, init, x))
     devices = [device_of(leaf) for leaf in leaves((init, elements.leaves))]

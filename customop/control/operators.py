@@ -1,4 +1,4 @@
-"""The operators of control flow, which graphs hold, and their functions as graphs."""
+"""The operators of control flow in captured graphs, and the capture of their functions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from customop.transforms.random_draws import with_generators
 from customop.transforms.trace.graph_tracer import GraphTracer, traced_generator
 from customop.transforms.trace.recorder import Trace, fake_of
 
-# ---- functions of branches and steps as graphs ----
+# ---- branches and steps as graphs ----
 
 
 def tracing() -> bool:
-    """Whether a graph is being captured."""
+    """Return whether a graph is being captured."""
     mode = current_mode.get()
     while mode is not None:
         if mode.alive and isinstance(mode, Trace):
@@ -52,19 +52,19 @@ def tracing() -> bool:
 class Body:
     """A function traced on fake arrays.
 
-    Traced values that it uses and that are not among its inputs, are `outside`: they
-    become inputs too, when it is made a module.
+    Traced values that it uses, but that are not among its inputs, are `outside`. They
+    become inputs too when the function is made a module.
 
     Parameters
     ----------
     name : str
-        The function that is called with `fn`, for messages.
+        The function that was called with `fn`, for messages.
     role : str
-        The name of the graph where `fn` is a lambda.
+        The name of the graph if `fn` has none, such as a lambda.
     fn : callable
         The user's function, for messages.
     run : callable
-        Takes the function, and a list of arrays; returns a list of arrays and numbers.
+        Takes the function and a list of arrays; returns a list of arrays and numbers.
     inputs : sequence of array
         Only shapes and dtypes count. `GENERATOR` for a random generator.
 
@@ -87,10 +87,10 @@ class Body:
     ) -> None:
         written = str(getattr(fn, "__name__", type(fn).__name__))
         self.name: str = written if written.isidentifier() else role
-        # A graph has the place of its function.
+        # A graph that is passed as `fn` knows the place of its function.
         self.place: str = str(getattr(fn, "place", "")) or place(fn)
         self.graph: Graph = Graph()
-        # Its values have sizes of the capture around it, and so do those of new nodes.
+        # Its values, and those of new nodes, use the sizes of the capture around it.
         self.graph.sizes = captured_sizes()
         trace = Trace("fake", self.graph)
         trace.title, trace.fn = name, fn
@@ -122,11 +122,11 @@ class Body:
         return new
 
     def new_value(self, i: int) -> Node:
-        """The node of an input when the function has run."""
+        """Return the node for the value of an input after the function has run."""
         return self.written.get(i, self.inputs[i])
 
     def _copy_written(self) -> None:
-        """Let operators that write, write copies of the inputs."""
+        """Make operators that write in place write to copies of the inputs."""
         copies: dict[Node, Node] = {}
         for node in self.graph.nodes:
             for used in _written_by(node) if node.op == CALL else ():
@@ -158,13 +158,13 @@ class Body:
 
     @property
     def outside(self) -> list[Any]:
-        """Traced values, and generators, that the function uses and are not its inputs."""
+        """Traced values and generators that are used but are not inputs."""
         return [v for v in self.graph.constants.values() if _comes_from_outside(v)]
 
     def module(self, outside: FromOutside, results: Sequence[Any]) -> GraphModule:
-        """The graph as a function of its inputs and of what comes from outside.
+        """Return the graph as a function of its inputs and of the values from outside.
 
-        It returns a list of arrays: `results`, which are nodes, or arrays of NumPy.
+        The function returns the list `results`, which are nodes or NumPy arrays.
         """
         graph = self.graph
         nodes = [r if isinstance(r, Node) else self._constant(r) for r in results]
@@ -177,7 +177,7 @@ class Body:
                 node.replace_all_uses_with(new)
                 nodes = [new if r is node else r for r in nodes]
                 graph.erase_node(node)
-        # Who gets a result may write it.
+        # The caller may write to a result, so a constant is copied.
         graph.output([self._copy_of(n) if n.op == CONSTANT else n for n in nodes])
         graph.eliminate_dead_code()
         spec = flatten([*range(len(nodes))])[1]
@@ -199,9 +199,10 @@ class Body:
 
 
 def renewed(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """A graph whose sizes are those of the capture that runs.
+    """Return a graph that uses the sizes of the running capture.
 
-    A graph that was captured before has sizes of its own, which nothing else here knows.
+    A graph captured earlier has its own symbolic sizes, which the running capture does
+    not know.
     """
     if module.graph.sizes is None or module.graph.sizes is captured_sizes():
         return module
@@ -211,7 +212,7 @@ def renewed(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
 
 
 class FromOutside:
-    """The values that functions use and that are not among their inputs, each once.
+    """The values that functions use but that are not among their inputs, each once.
 
     Attributes
     ----------
@@ -229,17 +230,20 @@ class FromOutside:
 
     @property
     def all(self) -> list[Any]:
-        """Both, in the order of the inputs of a module."""
+        """The arrays and the generators, in the order of a module's inputs."""
         return [*self.arrays, *self.generators]
 
     @property
     def named(self) -> dict[str, Any]:
-        """The keyword argument of an operator."""
+        """The keyword arguments of an operator call."""
         return {"generators": self.generators} if self.generators else {}
 
 
 def _with_sizes(bodies: Sequence[Body]) -> list[Any]:
-    """An array without elements whose shape has the sizes that no input of a body has."""
+    """Return a list with an array whose shape has the sizes that no input has.
+
+    The array has no elements. The list is empty if no size is missing.
+    """
     names = set[str]().union(*(missing_sizes(body.graph.nodes) for body in bodies))
     if not names:
         return []
@@ -254,14 +258,14 @@ def _comes_from_outside(value: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """A key, equal for two snapshots of a value."""
+    """Return a key that is equal for two snapshots of the same value."""
     if not is_traced(value):
         return id(value)
     return (type(value), *(id(getattr(value, name)) for name in value.content))
 
 
 def _with_traced_generators(fn: Any, trace: Trace) -> Any:
-    """The function, whose generators call operators for their draws."""
+    """Return the function with generators whose draws call operators."""
 
     def change(generator: Any) -> Any:
         is_traced_one = hasattr(generator, "trace")
@@ -272,7 +276,7 @@ def _with_traced_generators(fn: Any, trace: Trace) -> Any:
 
 @contextmanager
 def _alone(trace: Trace) -> Iterator[None]:
-    """Open a trace without the modes around it, but for autocast."""
+    """Open a trace without the modes around it, except autocast."""
     settings = _autocasts(current_mode.get())
     token = current_mode.set(None)
     try:
@@ -292,28 +296,28 @@ def _autocasts(mode: Mode | None) -> dict[str, bool]:
 
 
 def _written_by(node: Node) -> list[Node]:
-    """The nodes of arrays that a call writes."""
+    """Return the nodes of the arrays that a call writes to."""
     schema = node.target.schema
     pairs = zip(schema.parameters, node.values(), strict=True)
     return [v for p, v in pairs if p.is_written and isinstance(v, Node)]
 
 
 def _root(node: Node) -> Node:
-    """The node of the array that a view is a view of."""
+    """Return the node of the array that a view looks into."""
     while node.op == CALL and node.target.view_slot >= 0:
         node = node.values()[node.target.view_slot]
     return node
 
 
-# ---- the operators of control flow, which graphs hold ----
-# Their kernels are the functions that users call, with graphs in the place of the
-# user's functions. `rules` has their rules.
+# ---- the operators of control flow ----
+# Their kernels are the functions that users call, with graphs in place of the user's
+# functions. Their rules are in `flow_batches` and `flow_derivatives`.
 
 
 Arrays = Sequence[Any]
 
 
-# ---- what they do ----
+# ---- kernels ----
 
 
 def run_cond(
@@ -324,7 +328,7 @@ def run_cond(
     *,
     generators: Arrays | None = None,
 ) -> list[Any]:
-    """The result of one graph."""
+    """Run one of two graphs."""
 
     def branch(graph: GraphModule) -> Any:
         return lambda *arrays: graph(*arrays, *(generators or ()))
@@ -341,7 +345,7 @@ def run_while(
     *,
     generators: Arrays | None = None,
 ) -> list[Any]:
-    """The last carry."""
+    """Run a while_loop of graphs; return the last carry."""
     last = [*outside, *(generators or ())]
 
     def goes_on(carry: Arrays) -> Any:
@@ -361,7 +365,7 @@ def run_while_scan(
     *,
     generators: Arrays | None = None,
 ) -> list[Any]:
-    """The last carry, the results with one row for each step, and which steps ran."""
+    """Run a while_scan of graphs; return the last carry, results, and which steps ran."""
     count, last = len(init), [*outside, *(generators or ())]
 
     def goes_on(carry: Arrays) -> Any:
@@ -386,7 +390,7 @@ def run_scan(
     *,
     generators: Arrays | None = None,
 ) -> list[Any]:
-    """The last carry, and the results."""
+    """Run a scan of a graph; return the last carry and the results."""
     count, last = len(init), [*outside, *(generators or ())]
 
     def step(carry: Arrays, x: Arrays) -> Any:
@@ -402,7 +406,7 @@ def run_scan(
 
 
 def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
-    """An operator whose results are arrays of their own."""
+    """Define an operator whose results do not share memory with its arguments."""
 
     @wraps(run)
     def kernel(*args: Any, generators: Any = None) -> Any:
@@ -414,10 +418,10 @@ def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
         kernel,
         mutates_args=(),
         schema=f"{schema} -> Array[]",
-        # The order of axes is that of the function that ran, or of the last step.
+        # The layout of a result is that of the function that ran, or of the last step.
         tags=Tag.flexible_layout,
     )
-    # The operators in its graphs draw, where there are any.
+    # Random numbers are drawn by the operators in its graphs, not by itself.
     op.sees_seed = False
     op.register_fake(run)
     return op
@@ -435,9 +439,9 @@ while_op: Operator[..., Any] = _operator(
     f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
     " *, Generator[]? generators=None)",
 )
-# A while_loop that keeps a result of each step: what its gradient needs. All rows of a
-# batch have as many results as the row with the most steps: the last result, of bools,
-# says for which of them a row ran.
+# A while_loop that keeps a result of each step, which its gradient needs. All rows of a
+# batch have as many results as the row with the most steps. The last output, an array
+# of bools, says which steps ran for each row.
 while_scan_op: Operator[..., Any] = _operator(
     "while_scan",
     run_while_scan,
@@ -453,23 +457,23 @@ scan_op: Operator[..., Any] = _operator(
 )
 
 
-# Which outputs of a graph depend on inputs that move, or that differ in a batch.
+# Dependence of outputs on inputs that have a tangent, or that differ in a batch.
 
 
-# ---- which outputs move ----
+# ---- which outputs depend on which inputs ----
 
 
 def moving_outputs(
     module: GraphModule, moving: Sequence[bool], carry: int = 0
 ) -> tuple[list[bool], list[bool]]:
-    """Which inputs and outputs of a step depend on inputs that move, as the steps go on.
+    """Return which inputs and outputs depend on inputs that move, in some step of a loop.
 
     Parameters
     ----------
     module : GraphModule
-        Its first inputs and outputs are the carry.
+        The step. Its first inputs and outputs are the carry.
     moving : sequence of bool
-        Of the inputs, before the first step.
+        Which inputs move before the first step.
     carry : int
         The length of the carry; 0 for a function that runs once.
     """
@@ -479,7 +483,7 @@ def moving_outputs(
 def differing_outputs(
     module: GraphModule, differing: Sequence[bool], carry: int = 0
 ) -> tuple[list[bool], list[bool]]:
-    """As `moving_outputs`, for inputs that differ between the rows of a batch."""
+    """Do what `moving_outputs` does, for inputs that differ between rows of a batch."""
     return _spread(module, differing, carry, lambda node: True)
 
 
@@ -511,24 +515,24 @@ def _has_derivative(node: Node) -> bool:
     return any(is_array(v) and is_inexact(v.dtype) for v in leaves)
 
 
-# ---- shared code of the rules of operators of control flow ----
-# Without a graph being captured each rule runs the operator's function on traced
-# values. While one is captured it makes graphs of the transformed functions, and calls
-# an operator with them: the functions that users call do that.
+# ---- shared code of the rules ----
+# If no graph is being captured, each rule runs the operator's function on traced
+# values. In a capture, a rule makes graphs of the transformed functions and calls an
+# operator with them, by calling the same functions as users do.
 
 
 def gradients(moving: Sequence[bool], found: Arrays) -> list[Any]:
-    """Derivatives of all arrays, None for those that do not move."""
+    """Return a list with the derivatives found, and None for arrays that do not move."""
     given = iter(found)
     return [next(given) if moves else None for moves in moving]
 
 
 def tangents_of(values: Arrays, found: Any) -> list[Any]:
-    """Tangents of a list of arrays, None where there are none."""
+    """Return the tangents of a list of arrays; all are None if `found` is None."""
     return [None] * len(values) if found is None else [*found]
 
 
 def named_as(fn: Any, module: Any) -> Any:
-    """A function with the name and place of a graph."""
+    """Give a function the name and place of a graph, and return it."""
     fn.__name__, fn.place = module.__name__, module.place
     return fn

@@ -1,4 +1,4 @@
-"""Arrays taken apart along their first axis, and put together again."""
+"""Split arrays into rows for the steps of a scan, and stack the results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from customop.arrays.array import Array
 from customop.arrays.fake import fake_like, make_fake
 from customop.arrays.kinds import check_own_rules, is_array, is_fake, is_traced
-from customop.arrays.nested import Structure, flatten, show, unflatten
-from customop.arrays.nested import outline_pytree as outline
+from customop.arrays.nested import Structure, flatten, show, structure_text, unflatten
 from customop.arrays.numpy_functions import call_numpy
 from customop.control.carry import agree, as_fake, is_number, named, path_of
 from customop.core.tracer import frozen
@@ -20,14 +19,14 @@ from customop.errors import ArgumentError, ShapeError, place
 from customop.library.define import custom_op
 from customop.shapes.symbolic import SymInt
 
-# ---- taking apart ----
+# ---- splitting ----
 
 
 @custom_op("control::unstack", mutates_args=())
 def unstack(x: Array) -> list[Array]:
-    """Take an array apart along its first axis.
+    """Split an array into copies of its rows.
 
-    Indexing with each number instead would make a gradient as large as `x` for each.
+    With indexing instead, the gradient of each row would be an array as large as `x`.
     """
     return [x[i].copy() for i in range(x.shape[0])]
 
@@ -55,9 +54,9 @@ class Slices:
     ----------
     xs : pytree of array
     length : int or None
-        Number of steps, which `xs` must have.
+        Number of steps; `xs` must have as many rows.
     name : str
-        The function, for messages.
+        The name of the function, for messages.
 
     Attributes
     ----------
@@ -106,11 +105,11 @@ class Slices:
         return "xs" if self.structure is None else path_of(self.structure, i, "xs")
 
     def element(self, parts: Sequence[Any]) -> Any:
-        """One element of the scan, from those of the arrays."""
+        """Return the element of one step, from the rows of the arrays."""
         return parts[0] if self.structure is None else unflatten(self.structure, parts)
 
     def rows(self, *, reverse: bool) -> Iterable[Any]:
-        """The elements, one for each step."""
+        """Return the elements, one for each step."""
         if not self.leaves:
             return (self.element(()) for _ in range(self.count))
         columns = [_column(leaf, reverse) for leaf in self.leaves]
@@ -124,7 +123,7 @@ class Slices:
             yield unflatten(self.structure, parts)
 
     def first(self) -> Any:
-        """An element whose values do not matter, also where there are no steps."""
+        """Return an element whose values do not matter, even if there are no steps."""
         return self.element([first_row(leaf) for leaf in self.leaves])
 
 
@@ -144,7 +143,7 @@ def _as_length(length: Any, name: str) -> Any:
 
 
 def _column(leaf: Any, reverse: bool) -> Iterable[Any]:
-    """The rows of an array; those of a plain one cannot be written."""
+    """Return the rows of an array; those of a NumPy array are read-only."""
     if is_traced(leaf):
         parts: Any = unstack(leaf)
         return reversed(parts) if reverse else parts  # type: ignore[no-any-return]  # a list
@@ -157,7 +156,7 @@ def _column(leaf: Any, reverse: bool) -> Iterable[Any]:
 
 
 def first_row(leaf: Any) -> Any:
-    """A row of an array whose elements are not known."""
+    """Return a row of an array, for its shape and dtype only."""
     if is_traced(leaf) and not _is_empty(leaf):
         return leaf[0]
     fake = as_fake(leaf)
@@ -165,11 +164,11 @@ def first_row(leaf: Any) -> Any:
 
 
 def _is_empty(leaf: Any) -> bool:
-    """Whether an array is known to have no rows."""
+    """Return whether an array is known to have no rows."""
     return type(leaf.shape[0]) is int and leaf.shape[0] == 0
 
 
-# ---- putting together ----
+# ---- stacking ----
 
 
 class StepResults:
@@ -182,7 +181,7 @@ class StepResults:
     fn : callable
         The function of the steps, for messages.
     reverse : bool
-        Whether the last step comes first.
+        Whether the steps run from the last row to the first.
     """
 
     __slots__ = ("_columns", "_count", "_fn", "_is_reversed", "_only", "_tree")
@@ -193,12 +192,12 @@ class StepResults:
         self._is_reversed = reverse
         self._tree: Structure | None = None
         self._columns: list[_Column] = []
-        # The only leaf, where each result is one array.
+        # The only leaf, if each result is one array.
         self._only: _Column | None = None
 
     def start(self, y: Any) -> Callable[[Any], None]:
         """Take the result of the first step; return a function that takes the others."""
-        if type(y) is np.ndarray or isinstance(y, np.generic):  # most: 2 us less
+        if type(y) is np.ndarray or isinstance(y, np.generic):  # saves 2 us
             self._only = column = _Column(y, self._count, self._is_reversed)
             return column.put
         found, self._tree = flatten(y)
@@ -217,7 +216,9 @@ class StepResults:
         found, structure = flatten(y)
         assert self._tree is not None
         if structure != self._tree:
-            raise self._changed(f"y is {outline(structure)}", outline(self._tree))
+            raise self._changed(
+                f"y is {structure_text(structure)}", structure_text(self._tree)
+            )
         for column, leaf in zip(self._columns, found, strict=True):
             column.put(leaf)
 
@@ -233,7 +234,7 @@ class StepResults:
             raise self._changed(f"{path} is {named(column.other)}", named(column.first))
 
     def stacked(self) -> Any:
-        """All results, with the axis of the steps in front."""
+        """Return all results, with the axis of the steps in front."""
         if self._only is not None:
             self._check("y", self._only)
             return self._only.stacked()
@@ -245,7 +246,7 @@ class StepResults:
 
 
 class _Column:
-    """One leaf of the results."""
+    """The values of one leaf of the results, over the steps."""
 
     __slots__ = (
         "_array",
@@ -260,14 +261,14 @@ class _Column:
 
     def __init__(self, first: Any, count: int, reverse: bool) -> None:
         self.first: Any = first
-        # A leaf that is not like the first one.
+        # A leaf that does not agree with the first one.
         self.other: Any = None
         self._at = count - 1 if reverse else 0
         self._step = -1 if reverse else 1
         self._values: list[Any] = []
         self._shape: Any = None
-        # Plain arrays are copied to one array at once: in a list, an array that the body
-        # writes in every step would be there many times.
+        # NumPy arrays are copied into one array immediately: a list could hold the same
+        # array many times, if the body writes to it in every step.
         self._array: Any = None
         self._cls: Any = None
         if isinstance(first, np.ndarray | np.generic):
@@ -277,7 +278,7 @@ class _Column:
         self.put(first)
 
     def put(self, leaf: Any) -> None:
-        """Take the leaf of a step."""
+        """Add the leaf of a step."""
         array = self._array
         if (
             type(leaf) is self._cls
@@ -304,7 +305,7 @@ class _Column:
         self._values.append(frozen(leaf))
 
     def stacked(self) -> Any:
-        """The leaves, in the order of the steps."""
+        """Return the leaves as one array, in the order of the rows."""
         if self._array is not None:
             return self._array
         ordered = self._values[:: self._step]
@@ -318,7 +319,7 @@ def _as_array(leaf: Any) -> Any:
 
 
 def repeated(leaf: Any, count: Any) -> Any:
-    """A result whose elements do not matter, for each step."""
+    """Return a result repeated for each step; its elements do not matter."""
     if is_fake(leaf):
         return fake_like(leaf, (count, *leaf.shape))
     wide = call_numpy(np.expand_dims, leaf, 0)

@@ -31,7 +31,7 @@ from customop.shapes.sizes import Symbolic
 
 
 def kind_of_call(op: RuleTable, args: Sequence[Any]) -> tuple[str, bool]:
-    """Kind of the arrays of a call, and whether a NumPy scalar is among them."""
+    """Return the kind of the arrays of a call, and whether a NumPy scalar is among them."""
     kinds: list[ArrayKind] = []
     has_scalar = False
     for slot in op.array_slots:
@@ -95,7 +95,7 @@ def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
 
 
 def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind]) -> str:
-    """Kind of a call without arrays, or with arrays of several kinds."""
+    """Return the kind of a call without arrays, or with arrays of several kinds."""
     if not kinds:
         slot = op.schema.device_slot
         if slot is None or args[slot] is None:
@@ -120,7 +120,7 @@ def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind])
 
 
 def accepting(names: set[str]) -> str:
-    """The kind among these that accepts all others; empty if there is none."""
+    """Return the kind that accepts all the others, or an empty string."""
     for name in names:
         if all(other == name or other in find_kind(name).accepts for other in names):
             return name
@@ -132,7 +132,7 @@ _CONSTANT = frozenset((float, int, bool, str, type(None), np.ndarray))
 
 
 def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
-    """Fake arguments, those of accepted kinds on the device of the kind that accepts."""
+    """Move fake arguments of accepted kinds to the device of the kind that accepts them."""
     known: str | None = None
     for value in args:
         if type(value) is FakeArray:
@@ -157,7 +157,7 @@ def _fake_on(value: Any, device: str | None) -> Any:
 
 
 def _is_one_device(names: Sequence[str]) -> bool:
-    """Whether names may be those of one device: ``"cuda"`` is any CUDA device."""
+    """Return whether names may mean one device: ``"cuda"`` is any CUDA device."""
     numbered = {name for name in names if ":" in name}
     return len({device_kind(name) for name in names}) == 1 and len(numbered) < 2
 
@@ -174,7 +174,7 @@ def _mismatch(op: RuleTable, args: Sequence[Any]) -> DeviceMismatchError:
 def different_kinds(
     definition: Definition, seen: Iterable[tuple[str, str]]
 ) -> DeviceMismatchError:
-    """The error for arrays of different kinds: names of arguments, with devices."""
+    """Build the error for arrays of different kinds, which lists arguments and devices."""
     where = ", ".join(f"'{name}' is on {device}" for name, device in seen)
     return definition.error(
         DeviceMismatchError,
@@ -187,12 +187,12 @@ def different_kinds(
 
 
 def as_array(value: Any) -> Any:
-    """A NumPy scalar as an array without axes, which every kernel can take."""
+    """Make an array without axes of a NumPy scalar, since kernels take arrays."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def as_kernel_takes(kind: str, args: Sequence[Any]) -> Sequence[Any]:
-    """Arguments on one device if fake, and for real arrays symbolic numbers by value."""
+    """Put fake arguments on one device; replace symbolic numbers by values for real arrays."""
     if kind == FAKE:
         return on_one_device(args) if hosts else args
     for value in args:
@@ -232,7 +232,7 @@ def check_writable(op: RuleTable, args: Sequence[Any]) -> None:
 
 
 def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
-    """The arguments with their arrays in C order, as `Tag.needs_contiguous` asks."""
+    """Copy arrays to C order where needed, as `Tag.needs_contiguous` asks."""
     ordered = [map_nested(value, to_c_order) for value in args]
     triples = zip(op.schema.parameters, args, ordered, strict=True)
     for p, mine, copied in triples:
@@ -252,7 +252,7 @@ def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
 
 
 def _lacking(value: Any) -> tuple[str, str]:
-    """The property that C code needs and an array lacks, and the call that gives it."""
+    """Return the property that C code needs and an array lacks, and the call that gives it."""
     if not value.flags.c_contiguous:
         return "in C order", "np.ascontiguousarray({})"
     if not value.flags.aligned:

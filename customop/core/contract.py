@@ -46,249 +46,6 @@ from customop.schema.types import (
 zlib: ModuleType = later(import_module, "zlib")
 shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
 
-
-# ---- layouts of arrays: the order of their axes in memory, and their strides ----
-
-
-def has_certain_order(leaves: Sequence[Any]) -> bool:
-    """Whether a fake kernel can know the order of axes of a result.
-
-    They do where all lie in C order, and none is broadcast against another. From other
-    arguments NumPy's functions choose for themselves: ``x.copy()`` gives C order, and
-    ``x * 2`` that of `x`.
-    """
-    arrays = [v for v in leaves if has_device(v)]
-    if any(is_broadcast(v) or not _in_c_order(v) for v in arrays):
-        return False
-    shapes = {tuple(v.shape) for v in arrays if len(v.shape)}
-    return len(shapes) < 2 or not _fit_together(shapes)
-
-
-def _in_c_order(value: Any) -> bool:
-    order = _long_axes(tuple(value.shape), strides_of(value))
-    return order == sorted(order)
-
-
-def _fit_together(shapes: Iterable[tuple[int, ...]]) -> bool:
-    """Whether two of these shapes broadcast against each other."""
-    return any(
-        all(a == b or 1 in (a, b) for a, b in zip(x[::-1], y[::-1], strict=False))
-        for x, y in itertools.combinations(shapes, 2)
-    )
-
-
-def is_broadcast(value: Any) -> bool:
-    """Whether elements of an array share memory, since an axis has no stride."""
-    if not has_device(value):
-        return False
-    pairs = zip(value.shape, strides_of(value), strict=True)
-    return any(stride == 0 and length > 1 for length, stride in pairs)
-
-
-def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """The axes longer than one, in their order in memory."""
-    return [axis for axis in axis_order(shape, strides) if shape[axis] > 1]
-
-
-def differ_in_order(real: Any, fake: Any) -> bool:
-    """Whether axes longer than one have another order in memory."""
-    if not has_device(real) or not real.size:
-        return False
-    shape = tuple(real.shape)
-    first, second = (_long_axes(shape, strides_of(x)) for x in (real, fake))
-    return first != second
-
-
-def differ_in_strides(real: Any, fake: Any) -> bool:
-    """Whether axes longer than one have other strides."""
-    if not has_device(real) or not real.size:
-        return False
-    triples = zip(real.shape, strides_of(real), strides_of(fake), strict=True)
-    return any(length > 1 and a != b for length, a, b in triples)
-
-
-# ---- memory of arrays: who shares it, and what operators have written ----
-
-
-def readonly(value: Any) -> Any:
-    """A value that cannot be written: a view of an array of NumPy, a sealed tracer."""
-    if is_traced(value):
-        return sealed(value)
-    if not isinstance(value, np.ndarray) or not value.flags.writeable:
-        return value
-    view = value.view()
-    view.flags.writeable = False
-    return view
-
-
-def copied(value: Any) -> Any:
-    """A copy of an array of NumPy, in its order; other values as they are."""
-    return value.copy("K") if isinstance(value, np.ndarray) else value
-
-
-def equal(a: Any, b: Any) -> bool:
-    """Whether arrays of NumPy are equal; other values always are."""
-    if not isinstance(a, np.ndarray):
-        return True
-    return bool(
-        np.array_equal(a.view(np.ndarray), b.view(np.ndarray)) or _same_bytes(a, b)
-    )
-
-
-def _same_bytes(a: Any, b: Any) -> bool:
-    """Whether arrays have the same bytes, so that nan equals nan."""
-    return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
-
-
-def checksum(value: Any) -> int | None:
-    """A checksum of the bytes of an array; None for a value that is not compared.
-
-    These are values without memory that NumPy or a copy on the host can read, and arrays
-    of objects, which may change without a change of their bytes.
-    """
-    if not isinstance(value, np.ndarray):
-        kind = kind_of[type(value)]
-        if kind is None or not kind.has_memory or kind.to_numpy is None:
-            return None
-        value = kind.to_numpy(value)
-    if value.dtype.hasobject or not value.size:
-        return None
-    return int(zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data))
-
-
-# ---- arrays that share memory ----
-
-
-def shared_results(
-    schema: Schema, args: Sequence[Any], values: Sequence[Any]
-) -> Iterator[tuple[int, str, str]]:
-    """Results that share memory although the schema does not say so.
-
-    The number of each among the arrays of all results, what messages call it, and
-    what it shares memory with.
-    """
-    named = [
-        (f"argument '{p.name}'", p.alias, array)
-        for p, value in zip(schema.parameters, args, strict=True)
-        for _, array in _arrays_in(p.name, value)
-    ]
-    seen = list(named)
-    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
-        # For an array that is passed twice, either parameter may name the alias.
-        free = [a for _, alias, a in named if _is_same(r.alias, alias)]
-        for name, array in _arrays_in(f"output {i}", value):
-            for other, alias, earlier in seen:
-                if _is_same(r.alias, alias) or not share_memory(array, earlier):
-                    continue
-                if not any(share_memory(earlier, a) for a in free):
-                    yield len(seen) - len(named), name, other
-                    break
-            seen.append((name, r.alias, array))
-
-
-def _is_same(first: Alias | None, second: Alias | None) -> bool:
-    return first is not None and second is not None and first.name == second.name
-
-
-def with_copies(out: Any, shared: Sequence[int]) -> Any:
-    """A result in which the arrays with these numbers are copied."""
-    numbers = itertools.count()
-
-    def own(value: Any) -> Any:
-        return value.copy() if next(numbers) in shared else value
-
-    return map_nested(out, lambda v: own(v) if has_memory(v) else v)
-
-
-def _arrays_in(name: str, value: Any) -> list[tuple[str, Any]]:
-    """Arrays of a value, each with its name among lists and config objects."""
-    found = children(value)
-    if found is not None:
-        items = zip(steps(value), found, strict=True)
-        return [pair for i, v in items for pair in _arrays_in(f"{name}, item {i}", v)]
-    return [(name, value)] if has_memory(value) else []
-
-
-def share_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory; arrays without elements never do.
-
-    Disjoint views of one buffer count as sharing, as they do for torch: a write to
-    the buffer reaches both.
-    """
-    if 0 in a.shape or 0 in b.shape:
-        return False
-    if owner(a) is owner(b):
-        return True
-    return (
-        isinstance(a, np.ndarray)
-        and isinstance(b, np.ndarray)
-        and bool(np.may_share_memory(a, b))
-    )
-
-
-def owner(array: Any) -> Any:
-    """The array that owns the memory of a view, for NumPy and CuPy."""
-    base = getattr(array, "base", None)
-    while base is not None and is_array(base):
-        array, base = base, getattr(base, "base", None)
-    return array
-
-
-# ---- which arrays operators have written, and when ----
-
-
-def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
-    """The arguments of a call that the schema marks as written."""
-    pairs = zip(schema.parameters, args, strict=True)
-    return [value for p, value in pairs if p.is_written]
-
-
-# Numbers nodes of reverse mode and writes: the higher number came later.
-moments: itertools.count[int] = itertools.count(1)
-
-# Memory written by an operator -> (weak reference, moment of the last write). Most
-# readers only ask whether it is empty.
-writes: dict[int, tuple[weakref.ref[Any], int]] = {}
-
-
-def note_writes(values: Sequence[Any]) -> None:
-    """Note that an operator has written these arrays."""
-    for leaf in flat(list(values)):
-        if has_memory(leaf):
-            _note(owner(leaf))
-
-
-def _note(array: Any) -> None:
-    key = id(array)
-    reference = weakref.ref(array, lambda _: writes.pop(key, None))
-    writes[key] = (reference, next(moments))
-
-
-def last_write(array: Any) -> int:
-    """Moment when an operator last wrote the memory of an array; 0 for never."""
-    if not has_memory(array):
-        return 0
-    known = writes.get(id(owner(array)))
-    return known[1] if known is not None else 0
-
-
-# Messages of NumPy itself when it is about to write a read-only array (NumPy 2.4).
-WRITE_ERRORS: Final = (
-    "assignment destination is read-only",
-    "output array is read-only",
-    "sort array is read-only",
-    "partition array is read-only",
-    "array is read-only",
-    "underlying array is read-only",
-    "array to be byte-swapped is read-only",
-    "operand array with iterator write flag set is read-only",
-    "WRITEBACKIFCOPY base is read-only",
-    "put: output array is read-only",
-    "putmask: output array is read-only",
-    "cannot modify read-only memory",
-)
-
-
 # ---- the results of kernels and rules, compared with the schema ----
 
 
@@ -299,10 +56,10 @@ _RULES = (VMAP_RULE, JVP_RULE, COMPOSITE_RULE)
 def check_returns(
     op: RuleTable, kernel: Callable[..., Any], out: Any, kind: str
 ) -> list[Any]:
-    """Results one by one, proven to fit the schema in number, type and kind.
+    """Check that results fit the schema in number, type and kind; return them one by one.
 
-    `kind` is that of the kernel's arrays, or one of `_RULES`, whose arrays may be of
-    any.
+    `kind` is the kind of the kernel's arrays, or one of `_RULES`, whose arrays may be of
+    any kind.
     """
     schema: Schema = op.schema
     if not schema.returns:
@@ -417,7 +174,7 @@ def _unfit(value: Any, declared: SchemaType) -> Mismatch:
 
 
 def _is_nested_as(value: Any, declared: NestedType) -> bool:
-    """Whether a result is of the class that its type is made of."""
+    """Return whether a result is a list or tuple as its type is."""
     if isinstance(declared, ListOf | TupleOf):
         return isinstance(value, list | tuple)
     if isinstance(declared, DictOf):
@@ -429,8 +186,250 @@ def _is_nested_as(value: Any, declared: NestedType) -> bool:
 
 
 def finish_fake(op: RuleTable, kernel: Callable[..., Any], out: Any) -> Any:
-    """The result of a fake kernel: right in number and type, and fake throughout."""
+    """Check the number and types of fake results, and make all their arrays fake."""
     if type(out) is FakeArray and op.schema.single_return:
         return out
     check_returns(op, kernel, out, FAKE)
     return map_nested(out, to_fake) if out is not None else None
+
+
+# ---- layouts of arrays: the order of their axes in memory, and their strides ----
+
+
+def has_certain_order(leaves: Sequence[Any]) -> bool:
+    """Return whether a fake kernel can know the order of the axes of a result.
+
+    It can if all arguments lie in C order and none is broadcast against another. For
+    other arguments each of NumPy's functions has its own rule: ``x.copy()`` gives C
+    order, and ``x * 2`` the order of `x`.
+    """
+    arrays = [v for v in leaves if has_device(v)]
+    if any(is_broadcast(v) or not _in_c_order(v) for v in arrays):
+        return False
+    shapes = {tuple(v.shape) for v in arrays if len(v.shape)}
+    return len(shapes) < 2 or not _fit_together(shapes)
+
+
+def _in_c_order(value: Any) -> bool:
+    order = _long_axes(tuple(value.shape), strides_of(value))
+    return order == sorted(order)
+
+
+def _fit_together(shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Return whether two of these shapes broadcast against each other."""
+    return any(
+        all(a == b or 1 in (a, b) for a, b in zip(x[::-1], y[::-1], strict=False))
+        for x, y in itertools.combinations(shapes, 2)
+    )
+
+
+def is_broadcast(value: Any) -> bool:
+    """Return whether elements share memory, because the stride of an axis is 0."""
+    if not has_device(value):
+        return False
+    pairs = zip(value.shape, strides_of(value), strict=True)
+    return any(stride == 0 and length > 1 for length, stride in pairs)
+
+
+def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """Return the axes longer than one, in their order in memory."""
+    return [axis for axis in axis_order(shape, strides) if shape[axis] > 1]
+
+
+def differ_in_order(real: Any, fake: Any) -> bool:
+    """Return whether the axes longer than one have different orders in memory."""
+    if not has_device(real) or not real.size:
+        return False
+    shape = tuple(real.shape)
+    first, second = (_long_axes(shape, strides_of(x)) for x in (real, fake))
+    return first != second
+
+
+def differ_in_strides(real: Any, fake: Any) -> bool:
+    """Return whether the axes longer than one have different strides."""
+    if not has_device(real) or not real.size:
+        return False
+    triples = zip(real.shape, strides_of(real), strides_of(fake), strict=True)
+    return any(length > 1 and a != b for length, a, b in triples)
+
+
+# ---- values that are protected, copied and compared ----
+
+
+def readonly(value: Any) -> Any:
+    """Protect a value from writes: NumPy's arrays become read-only views, tracers are sealed."""
+    if is_traced(value):
+        return sealed(value)
+    if not isinstance(value, np.ndarray) or not value.flags.writeable:
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def copied(value: Any) -> Any:
+    """Copy a NumPy array in its memory order; return other values unchanged."""
+    return value.copy("K") if isinstance(value, np.ndarray) else value
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Return whether two NumPy arrays are equal; other values always are."""
+    if not isinstance(a, np.ndarray):
+        return True
+    return bool(
+        np.array_equal(a.view(np.ndarray), b.view(np.ndarray)) or _same_bytes(a, b)
+    )
+
+
+def _same_bytes(a: Any, b: Any) -> bool:
+    """Return whether arrays have the same bytes, so that nan equals nan."""
+    return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
+
+
+def checksum(value: Any) -> int | None:
+    """Return a checksum of an array's bytes; None for a value that is not compared.
+
+    Not compared are values whose memory neither NumPy nor a copy on the host can read,
+    and arrays of objects, which may change while their bytes stay the same.
+    """
+    if not isinstance(value, np.ndarray):
+        kind = kind_of[type(value)]
+        if kind is None or not kind.has_memory or kind.to_numpy is None:
+            return None
+        value = kind.to_numpy(value)
+    if value.dtype.hasobject or not value.size:
+        return None
+    return int(zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data))
+
+
+# ---- arrays that share memory ----
+
+
+def shared_results(
+    schema: Schema, args: Sequence[Any], values: Sequence[Any]
+) -> Iterator[tuple[int, str, str]]:
+    """Yield results that share memory although the schema does not say so.
+
+    Each comes as its number among the arrays of all results, its name in messages, and
+    the name of what it shares memory with.
+    """
+    named = [
+        (f"argument '{p.name}'", p.alias, array)
+        for p, value in zip(schema.parameters, args, strict=True)
+        for _, array in _arrays_in(p.name, value)
+    ]
+    seen = list(named)
+    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
+        # For an array that is passed twice, either parameter may name the alias.
+        free = [a for _, alias, a in named if _is_same(r.alias, alias)]
+        for name, array in _arrays_in(f"output {i}", value):
+            for other, alias, earlier in seen:
+                if _is_same(r.alias, alias) or not share_memory(array, earlier):
+                    continue
+                if not any(share_memory(earlier, a) for a in free):
+                    yield len(seen) - len(named), name, other
+                    break
+            seen.append((name, r.alias, array))
+
+
+def _is_same(first: Alias | None, second: Alias | None) -> bool:
+    return first is not None and second is not None and first.name == second.name
+
+
+def with_copies(out: Any, shared: Sequence[int]) -> Any:
+    """Copy the arrays of a result that have these numbers."""
+    numbers = itertools.count()
+
+    def own(value: Any) -> Any:
+        return value.copy() if next(numbers) in shared else value
+
+    return map_nested(out, lambda v: own(v) if has_memory(v) else v)
+
+
+def _arrays_in(name: str, value: Any) -> list[tuple[str, Any]]:
+    """List the arrays inside a value, each with its path in lists and config objects."""
+    found = children(value)
+    if found is not None:
+        items = zip(steps(value), found, strict=True)
+        return [pair for i, v in items for pair in _arrays_in(f"{name}, item {i}", v)]
+    return [(name, value)] if has_memory(value) else []
+
+
+def share_memory(a: Any, b: Any) -> bool:
+    """Return whether two arrays share memory; arrays without elements never do.
+
+    Disjoint views of one buffer count as sharing, as they do for torch: a write to
+    the buffer reaches both.
+    """
+    if 0 in a.shape or 0 in b.shape:
+        return False
+    if owner(a) is owner(b):
+        return True
+    return (
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and bool(np.may_share_memory(a, b))
+    )
+
+
+def owner(array: Any) -> Any:
+    """Return the array that owns the memory of a view, for NumPy and CuPy."""
+    base = getattr(array, "base", None)
+    while base is not None and is_array(base):
+        array, base = base, getattr(base, "base", None)
+    return array
+
+
+# ---- which arrays operators have written, and when ----
+
+
+def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
+    """Return the arguments of a call that the schema marks as written."""
+    pairs = zip(schema.parameters, args, strict=True)
+    return [value for p, value in pairs if p.is_written]
+
+
+# Numbers the nodes of reverse mode and the writes: later ones have higher numbers.
+moments: itertools.count[int] = itertools.count(1)
+
+# Memory written by an operator -> (weak reference, moment of the last write). Most
+# readers only ask whether it is empty.
+writes: dict[int, tuple[weakref.ref[Any], int]] = {}
+
+
+def note_writes(values: Sequence[Any]) -> None:
+    """Note that an operator has written these arrays."""
+    for leaf in flat(list(values)):
+        if has_memory(leaf):
+            _note(owner(leaf))
+
+
+def _note(array: Any) -> None:
+    key = id(array)
+    reference = weakref.ref(array, lambda _: writes.pop(key, None))
+    writes[key] = (reference, next(moments))
+
+
+def last_write(array: Any) -> int:
+    """Return when an operator last wrote to the memory of an array; 0 means never."""
+    if not has_memory(array):
+        return 0
+    known = writes.get(id(owner(array)))
+    return known[1] if known is not None else 0
+
+
+# NumPy's own messages where code writes to a read-only array (NumPy 2.4).
+WRITE_ERRORS: Final = (
+    "assignment destination is read-only",
+    "output array is read-only",
+    "sort array is read-only",
+    "partition array is read-only",
+    "array is read-only",
+    "underlying array is read-only",
+    "array to be byte-swapped is read-only",
+    "operand array with iterator write flag set is read-only",
+    "WRITEBACKIFCOPY base is read-only",
+    "put: output array is read-only",
+    "putmask: output array is read-only",
+    "cannot modify read-only memory",
+)

@@ -56,67 +56,7 @@ from customop.shapes.sizes import has_sizes, made
 
 standard: ModuleType = later(import_module, "customop.arrays.standard")
 
-
-# ---- array classes ----
-# Rules for classes of arrays, such as masked arrays, and of objects that hold arrays.
-
-
-def find_array_rule(op: RuleTable, args: Sequence[Any]) -> Callable[..., Any] | None:
-    """The rule for the classes of a call, or None.
-
-    The exact class counts first, then its bases. Of several arrays with a rule the
-    first one says, but for an array of a subclass of its class, which goes before it.
-    """
-    row = op.rows.get(ARRAY_CLASS)
-    if row is None:
-        return None
-    rules: Mapping[type, Row] = row.fn
-    chosen: type | None = None
-    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
-        cls = type(leaf)
-        if _match(rules, cls) is None:
-            continue
-        if chosen is None or (issubclass(cls, chosen) and cls is not chosen):
-            chosen = cls
-    return None if chosen is None else _match(rules, chosen)
-
-
-def _match(rules: Mapping[type, Row], cls: type) -> Callable[..., Any] | None:
-    if cls is np.ndarray:
-        return None
-    return next((rules[base].fn for base in cls.__mro__ if base in rules), None)
-
-
-class Wrapper(Frozen):
-    """Who calls an operator on an object that holds arrays.
-
-    Attributes
-    ----------
-    cls : type
-        The class of the object.
-    handle : callable
-    """
-
-    cls: type
-    handle: Callable[[RuleTable, Any], Any]
-
-
-def find_wrapper(op: RuleTable, args: Sequence[Any]) -> Wrapper | None:
-    """Who handles a call with an object that holds arrays; None without such an object.
-
-    A rule of the operator for its class comes first.
-    """
-    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
-        if is_array(leaf):
-            continue
-        handle = handler_of(type(leaf))
-        if handle is not None:
-            has_rule = find_array_rule(op, args) is not None
-            return None if has_rule else Wrapper(type(leaf), handle)
-    return None
-
-
-# ---- how a call finds the kernel or rule that it runs; read from top to bottom ----
+# ---- a call ----
 # `dispatch` asks the arguments who handles the call. Without a transform or mode
 # `select` takes the kernel for their kind of array.
 
@@ -183,7 +123,7 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
 
 @runs_kernels
 def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
-    """As `dispatch`, for an operator with a body that transforms and modes see."""
+    """Call an operator with a body that transforms and modes see; see `dispatch`."""
     top = top_interpreter(op, args)
     row = op.rows.get(COMPOSITE)
     if top is None or row is None or not top.alive or not top.opens(op):
@@ -198,8 +138,9 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     return out
 
 
-# Classes of what stands in the place of an array, and is none.
+# Classes of values that may be given for an array and are not one.
 _PLAIN = frozenset((type(None), float, int, bool, complex))
+
 
 # ---- which kernel ----
 
@@ -207,7 +148,7 @@ _PLAIN = frozenset((type(None), float, int, bool, complex))
 def select(
     op: RuleTable, args: Sequence[Any]
 ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
-    """Kernel, positional and keyword values, and the proof of a call, or None."""
+    """Choose the kernel of a call: with positional and keyword values, and a proof or None."""
     known = op.plans.kernel
     if known is not None and (not made or _CONCRETE.issuperset(map(type, args))):
         has_scalar = False
@@ -223,14 +164,14 @@ def select(
 
 
 def _as_arrays(op: RuleTable, args: Sequence[Any]) -> list[Any]:
-    """The values of a call with arrays in place of scalars of NumPy."""
+    """Replace NumPy's scalars among the values of a call by arrays."""
     slots = op.array_slots
     return [as_array(v) if i in slots else v for i, v in enumerate(args)]
 
 
 # The classes of most scalars of NumPy, as ``x[0]`` gives them.
 SCALARS: Final = frozenset((np.float64, np.float32, np.complex128, np.int64, np.bool_))
-# Classes of arguments that are not symbolic sizes, and hold none.
+# Classes of arguments that neither are symbolic sizes nor contain any.
 _CONCRETE = frozenset(
     (np.ndarray, *SCALARS, float, int, bool, complex, str, type(None))
 )
@@ -245,11 +186,11 @@ def _selected(
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
     if made and kind != FAKE and not op.schema.written and any(map(has_sizes, args)):
-        # Real arrays beside symbolic sizes are constants of a fake call.
+        # Together with symbolic sizes, real arrays are constants of a fake call.
         check_alive(op, args)
         kind, args = FAKE, [map_nested(value, to_fake) for value in args]
     args = as_kernel_takes(kind, args) if made or hosts else args
-    # Before the kernel is looked up: a proof counts only while they are the operator's.
+    # Read before the kernel: a proof counts only while the operator has these plans.
     plans = op.plans
     kernel = find_kernel(op, kind)
     if kernel is None:
@@ -283,7 +224,7 @@ def _settle(op: RuleTable, plans: Plans, kind: str, kernel: Any) -> None:
 
 
 def kernel_for(op: RuleTable, kind: str) -> Callable[..., Any]:
-    """The kernel for a kind of array; an error says what to register."""
+    """Return the kernel for a kind of array, or raise an error that says what to register."""
     found = find_kernel(op, kind)
     if found is None:
         raise missing_kernel(op, kind)
@@ -291,7 +232,7 @@ def kernel_for(op: RuleTable, kind: str) -> Callable[..., Any]:
 
 
 def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
-    """The kernel for a kind of array, or None."""
+    """Return the kernel for a kind of array, or None."""
     table = op.rows
     if kind in op.disabled:
         return op.definition.fn
@@ -316,7 +257,7 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
 
 
 def _made_for(op: RuleTable, kind: str) -> Callable[..., Any] | None:
-    """The kernel of NumPy, and an array of the kind made of its result."""
+    """Make a kernel that runs NumPy's and converts its result to the kind."""
     slot, make = op.schema.device_slot, find_kind(kind).from_numpy
     row = op.rows.get(CPU.name, op.rows.get(DEFAULT))
     if row is None or slot is None or make is None or not find_kind(kind).is_carried:
@@ -333,7 +274,7 @@ def _made_for(op: RuleTable, kind: str) -> Callable[..., Any] | None:
 
 
 def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:
-    """The error for a kind of array that an operator has no kernel for."""
+    """Build the error for a kind of array without a kernel."""
     if op.closed:
         return op.closed_error()
     if kind == FAKE:
@@ -355,3 +296,62 @@ def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:
         do=f'@{op.name}.register_kernel("{kind}")',
         kind=kind,
     )
+
+
+# ---- array classes ----
+# Rules for classes of arrays, such as masked arrays, and of objects that hold arrays.
+
+
+def find_array_rule(op: RuleTable, args: Sequence[Any]) -> Callable[..., Any] | None:
+    """Return the rule for the classes of a call, or None.
+
+    The exact class counts first, then its bases. Of several arrays with a rule the first
+    one decides, unless another is of a subclass of its class.
+    """
+    row = op.rows.get(ARRAY_CLASS)
+    if row is None:
+        return None
+    rules: Mapping[type, Row] = row.fn
+    chosen: type | None = None
+    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
+        cls = type(leaf)
+        if _match(rules, cls) is None:
+            continue
+        if chosen is None or (issubclass(cls, chosen) and cls is not chosen):
+            chosen = cls
+    return None if chosen is None else _match(rules, chosen)
+
+
+def _match(rules: Mapping[type, Row], cls: type) -> Callable[..., Any] | None:
+    if cls is np.ndarray:
+        return None
+    return next((rules[base].fn for base in cls.__mro__ if base in rules), None)
+
+
+class Wrapper(Frozen):
+    """The function that handles calls with objects of a class that hold arrays.
+
+    Attributes
+    ----------
+    cls : type
+        The class of the object.
+    handle : callable
+    """
+
+    cls: type
+    handle: Callable[[RuleTable, Any], Any]
+
+
+def find_wrapper(op: RuleTable, args: Sequence[Any]) -> Wrapper | None:
+    """Find the handler of a call with an object that holds arrays; None without such one.
+
+    A rule of the operator for its class comes first.
+    """
+    for leaf in [*[args[slot] for slot in op.array_slots], *nested_leaves(op, args)]:
+        if is_array(leaf):
+            continue
+        handle = handler_of(type(leaf))
+        if handle is not None:
+            has_rule = find_array_rule(op, args) is not None
+            return None if has_rule else Wrapper(type(leaf), handle)
+    return None

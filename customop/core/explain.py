@@ -51,7 +51,7 @@ from customop.pages.html import (
     section,
     title,
 )
-from customop.schema.schema_page import parameter_tables, signature
+from customop.schema.schema import parameter_tables, signature
 from customop.schema.tags import Tag
 
 # ---- the rules of an operator: registered ones, derived ones and fallbacks ----
@@ -131,14 +131,14 @@ def _user_kinds() -> list[RuleKind]:
 
 
 def _title(key: str | RuleKind) -> tuple[str, str]:
-    """Name and target of a rule."""
+    """Return the name and the target of a rule."""
     if isinstance(key, RuleKind):
         return key.name, ""
     return (FAKE, "") if key == FAKE else ("kernel", key)
 
 
 def _rank(rule: Rule) -> tuple[int, str]:
-    """Kernels stay in the order of their registration, other kinds come by name."""
+    """Return a key for sorting: kernels keep their order, other kinds come by name."""
     is_first = rule.name in _FIRST
     return (_FIRST.index(rule.name), "") if is_first else (len(_FIRST), rule.name)
 
@@ -167,7 +167,7 @@ def _unregistered(op: Operator[..., Any], key: str | RuleKind) -> list[Rule]:
 
 
 def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str, bool]]:
-    """Each origin in the order in which a call tries them, and whether it applies."""
+    """Yield the origins in the order in which a call tries them, and whether each applies."""
     has_body = COMPOSITE in op.rows
     kind = rule_kind(key)
     derived = None if kind.derive is None else kind.derive(op)
@@ -357,7 +357,7 @@ def _by_kind(op: RuleTable, args: Sequence[Any], kind: str) -> Candidate:
 def _by_default(
     op: RuleTable, kind: str, kernel: Callable[..., Any], why: str
 ) -> Candidate:
-    """A kernel that is not registered for the kind of array alone."""
+    """Describe a kernel that is not registered for this kind of array alone."""
     rows = op.rows
     if kind != FAKE and DEFAULT in rows:
         why = f"{why}, which does not have its own kernel"
@@ -377,7 +377,7 @@ def _candidate(name: str, why: str, row: Row) -> Candidate:
 
 
 def _who(op: RuleTable, args: Sequence[Any], top: Any) -> str:
-    """Why an interpreter handles a call."""
+    """Say why an interpreter handles a call."""
     named = _named(op, args)
     mine = [n for n, v in named if getattr(v, "interpreter", None) is top]
     if mine:
@@ -396,7 +396,7 @@ def _why_kind(op: RuleTable, args: Sequence[Any], kind: str) -> str:
 
 
 def _named(op: RuleTable, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Arrays of a call, each with the name of its parameter."""
+    """Yield the arrays of a call, each with the name of its parameter."""
     for slot in op.array_slots:
         yield op.schema.parameters[slot].name, args[slot]
     for slot in op.nested_slots:
@@ -406,7 +406,7 @@ def _named(op: RuleTable, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _others(op: RuleTable, top: Any, kind: str | None) -> Iterator[Candidate]:
-    """All rows of an operator, and why a call does not take them."""
+    """Yield all rows of an operator, and why a call does not take them."""
     for key, row in op.rows.items():
         asked = rule_kind(key)
         name = asked.title
@@ -426,12 +426,12 @@ _OWN = ("own", "disabled")
 
 
 def operator_html(*operators: Operator[..., object]) -> str:
-    """Operators in a notebook; no code of the user runs."""
+    """Show operators in a notebook; none of the user's code runs."""
     return in_notebook(*map(operator_card, operators))
 
 
 def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> Element:
-    """An operator: its schema, its rules, its docstring and its generated call.
+    """Build the page of an operator: schema, rules, docstring and generated call.
 
     Parameters
     ----------
@@ -465,9 +465,9 @@ def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> E
 
 @cache
 def _meanings() -> dict[str, str]:
-    """Name of a tag -> what it promises, from the docstring of `Tag`."""
+    """Map the name of each tag to what it promises, as the docstring of `Tag` says."""
     found: dict[str, list[str]] = {}
-    texts: list[str] = []  # those before the first tag are for nobody
+    texts: list[str] = []  # lines before the first tag belong to none
     for line in (inspect.getdoc(Tag) or "").splitlines():
         if line in Tag.__members__:
             found[line] = texts = []
@@ -477,7 +477,7 @@ def _meanings() -> dict[str, str]:
 
 
 def _rule_sections(op: Operator[..., object]) -> list[Element]:
-    """Rules that are registered, those that follow from others, and replaced ones."""
+    """Yield sections: registered rules, derived rules, and replaced ones."""
     rules = rules_of(op)
     own = [rule for rule in rules if rule.origin in _OWN]
     rest = [rule for rule in rules if rule.origin not in _OWN]
@@ -541,12 +541,12 @@ def _parameters(op: Operator[..., object]) -> list[Element]:
 
 
 def explanation_html(why: Explanation) -> str:
-    """An explanation in a notebook."""
+    """Show an explanation in a notebook."""
     return in_notebook(explanation_card(why))
 
 
 def explanation_card(why: Explanation) -> Element:
-    """The rule that a call takes, or its error, and the rules that it does not take."""
+    """Build the page of an explanation: the rule taken or the error, and the other rules."""
     blocks: list[Child] = [title(why.call, "", _verdict(why))]
     blocks.append(element("code", why.schema, class_="signature"))
     if why.taken is not None:

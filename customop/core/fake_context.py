@@ -15,8 +15,48 @@ from customop.errors import RegistrationError, caller_place
 from customop.later import later
 from customop.shapes.sizes import Symbolic
 
-active_context: ModuleType = later(import_module, "customop.shapes.size_context")
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
+
+# ---- for users ----
+
+
+def get_ctx() -> FakeContext:
+    """Return the context of the fake kernel that runs, to ask for new sizes.
+
+    Returns
+    -------
+    FakeContext
+        Its method ``new_dynamic_size(min=0, max=None)`` makes a size that depends on
+        the values of the arguments.
+
+    Raises
+    ------
+    RegistrationError
+        Outside of a fake kernel.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::distinct", mutates_args=())
+    ... def distinct(x: np.ndarray) -> np.ndarray:
+    ...     return np.unique(x)
+    >>> @distinct.register_fake
+    ... def _(x):
+    ...     return co.fake_like(x, shape=(co.get_ctx().new_dynamic_size(),))
+    >>> co.eval_shape(distinct, np.zeros(5)).shape[0] + 1
+    u0 + 1
+    """
+    frame = _frame_of(_calls, sys._getframe(1))
+    if frame is None:
+        raise RegistrationError(
+            "get_ctx() is called outside of a fake kernel",
+            f"at {caller_place()}",
+            do="call it in the function that is given to register_fake",
+        )
+    return FakeContext(_first(frame).op, _context_of(frame))
+
+
+# ---- the sizes of a call ----
 
 
 class FakeContext:
@@ -68,14 +108,14 @@ class FakeContext:
 
 
 def own_context(found: list[Any]) -> Any:
-    """The sizes of one call or mode, made when they are asked for."""
+    """Return the sizes of one call or mode, made at the first request."""
     if not found:
         found.append(size_context.SizeContext())
     return found[0]
 
 
 def _context_in(values: Sequence[Any]) -> Any:
-    """The sizes of the arguments of a call, or None."""
+    """Return the sizes of the arguments of a call, or None."""
     for value in values:
         for leaf in flat(value):
             for size in (*leaf.shape, *leaf.strides) if is_fake(leaf) else (leaf,):
@@ -84,7 +124,7 @@ def _context_in(values: Sequence[Any]) -> Any:
     return None
 
 
-# ---- which call asks ----
+# ---- the call that asks ----
 
 
 if TYPE_CHECKING:
@@ -104,7 +144,7 @@ if TYPE_CHECKING:
 
         @property
         def sizes(self) -> list[Any] | None:
-            """Gets the sizes of this call alone; None where they are those of the arguments."""
+            """The list that gets the sizes of this call alone; None to use those of the arguments."""
             ...
 
     class _HasContexts(Protocol):
@@ -142,7 +182,7 @@ def has_sizes(
 
 
 class FakeCall:
-    """A call of a fake kernel, whose results have sizes of their own if `sizes` is given."""
+    """A call of a fake kernel; with `sizes`, its results get new sizes there."""
 
     __slots__ = ("op", "sizes", "values")
 
@@ -161,29 +201,29 @@ class FakeCall:
 
 
 def _frame_of(codes: set[CodeType], frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that runs one of these codes."""
+    """Return the innermost frame that runs one of these codes."""
     while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
     return frame
 
 
 def _first(frame: FrameType) -> Any:
-    """The first argument of a function that runs."""
+    """Return the first argument of a function that runs."""
     return frame.f_locals[frame.f_code.co_varnames[0]]
 
 
 def _context_of(frame: FrameType) -> Any:
-    """The sizes that new ones of a call belong to."""
+    """Return the sizes to which new sizes of a call are added."""
     call: _FakeKernelCall = _first(frame)
     if call.sizes is None:
-        found = _context_in(call.values) or active_context.captured_sizes()
+        found = _context_in(call.values) or size_context.captured_sizes()
         if found is not None:
             return found
     return _context_around(frame)
 
 
 def _context_around(start: FrameType) -> Any:
-    """The sizes of the innermost call or mode that has some."""
+    """Return the sizes of the innermost call or mode that has some."""
     frame: FrameType | None = start
     while frame is not None:
         if frame.f_code in _modes:
@@ -191,53 +231,14 @@ def _context_around(start: FrameType) -> Any:
         if frame.f_code in _calls and _first(frame).sizes is not None:
             return own_context(_first(frame).sizes)
         frame = frame.f_back
-    return active_context.active_context()
+    return size_context.active_context()
 
 
 def new_size(origin: str, values: Sequence[Any]) -> Any:
-    """A size that depends on the data of values, in a fake kernel or outside of one."""
+    """Make a size that depends on the data of values, inside or outside of a fake kernel."""
     frame = _frame_of(_calls, sys._getframe(1))
     if frame is not None:
         context = _context_of(frame)
     else:
-        context = _context_in(values) or active_context.captured_sizes()
-    return (context or active_context.active_context()).new_dynamic_size(origin=origin)
-
-
-# ---- for users ----
-
-
-def get_ctx() -> FakeContext:
-    """Return the context of the fake kernel that runs, to ask for new sizes.
-
-    Returns
-    -------
-    FakeContext
-        Its method ``new_dynamic_size(min=0, max=None)`` makes a size that depends on
-        the values of the arguments.
-
-    Raises
-    ------
-    RegistrationError
-        Outside of a fake kernel.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::distinct", mutates_args=())
-    ... def distinct(x: np.ndarray) -> np.ndarray:
-    ...     return np.unique(x)
-    >>> @distinct.register_fake
-    ... def _(x):
-    ...     return co.fake_like(x, shape=(co.get_ctx().new_dynamic_size(),))
-    >>> co.eval_shape(distinct, np.zeros(5)).shape[0] + 1
-    u0 + 1
-    """
-    frame = _frame_of(_calls, sys._getframe(1))
-    if frame is None:
-        raise RegistrationError(
-            "get_ctx() is called outside of a fake kernel",
-            f"at {caller_place()}",
-            do="call it in the function that is given to register_fake",
-        )
-    return FakeContext(_first(frame).op, _context_of(frame))
+        context = _context_in(values) or size_context.captured_sizes()
+    return (context or size_context.active_context()).new_dynamic_size(origin=origin)

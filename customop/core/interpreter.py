@@ -12,12 +12,11 @@ The laws that hold here, and that tests hold on to:
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -50,14 +49,11 @@ from customop.errors import (
     is_ours,
     place,
     place_of_call,
+    quoted,
 )
-from customop.later import later
 
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
-
-samples: ModuleType = later(import_module, "customop.core.samples")
-
 
 _levels = itertools.count(1)
 # The level of a new interpreter.
@@ -101,14 +97,14 @@ class Interpreter(ABC):
     # Whether `process` does nothing but run the plan that an operator keeps for this class
     # of tracers. A call then runs the plan itself, as long as `runs_plans` is true.
     has_plans: ClassVar[bool] = False
-    # Whether it goes on when the function that it runs has returned.
+    # Whether it goes on after the function that it runs has returned.
     is_lasting: ClassVar[bool] = False
     # The last error for one of its tracers whose value was asked for.
     refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
     # The arguments of the transformed function, to find those that share memory.
     inputs: Any = ()
-    # Those that were written in their boxes, each with the arrays that keep the old values.
+    # The inputs that were written in place, each with arrays that keep the old values.
     written_inputs: tuple[tuple[Any, Any], ...] = ()
     # Whether a call with such an array under another name is an error.
     guards_inputs: bool = True
@@ -116,8 +112,8 @@ class Interpreter(ABC):
     handle: Callable[[Any, Sequence[Any]], Any]
 
     def __init__(self) -> None:
-        # Attributes of objects, since generated code reads them more often than these are
-        # set, and those of classes take 20 ns more (Python 3.11).
+        # Attributes of objects: generated code reads them more often than they are set,
+        # and to read an attribute of a class takes 20 ns more (Python 3.11).
         self.level: int = next(_levels)
         self.alive: bool = True
         self.runs_plans: bool = self.has_plans
@@ -173,7 +169,7 @@ class Interpreter(ABC):
         """
 
     def opens(self, op: RuleTable) -> bool:
-        """Whether an operator with a body of operators runs by its body.
+        """Return whether an operator with a body of operators runs by its body.
 
         Parameters
         ----------
@@ -214,7 +210,7 @@ class Interpreter(ABC):
         return value
 
     def take_out(self, value: Any) -> Any:
-        """As `lower`, for a result that goes to the user, who may write it."""
+        """Return the value below a tracer, as a result that the user may write to."""
         if isinstance(value, Tracer):
             below = value.below if value.interpreter is self else value
             is_array = type(value.box_place) is Pinned and not value.shape
@@ -260,7 +256,7 @@ class Interpreter(ABC):
             mode = mode.outer
 
     def strides_sources(self, box: Tracer) -> tuple[Any, ...]:
-        """Pairs of a capture and its node, if that decides the strides of a tracer."""
+        """Return pairs of a capture and its node, if these decide the strides of a tracer."""
         return ()
 
     def guard(self, origin: Any) -> None:
@@ -291,7 +287,7 @@ class Interpreter(ABC):
     def _stale(
         self, op: RuleTable, parameter: str, value: Any, origin: Any
     ) -> ArgumentError:
-        name = samples.name_of(origin, self.fn, self.inputs)
+        name = name_of(origin, self.fn, self.inputs)
         plain = name.split("'")[1] if "'" in name else "x"
         return op.error(
             ArgumentError,
@@ -314,7 +310,7 @@ class Interpreter(ABC):
             current_mode.reset(token)
 
     def given(self) -> list[Any]:
-        """The arrays among `inputs`."""
+        """Return the arrays among `inputs`."""
         return [v for v in flatten(self.inputs)[0] if is_array(v)]
 
     def end(self) -> None:
@@ -341,13 +337,13 @@ class Interpreter(ABC):
             del self.handle  # which refers to this object
 
     def describe(self) -> str:
-        """The name of this transform in messages, such as ``grad(loss)``."""
+        """Return the name of this transform in messages, such as ``grad(loss)``."""
         title = self.title or self.kind.name
         name = _name_of_users(self.fn)
         return f"{title}({name})" if name else title
 
     def where(self) -> str:
-        """A line for messages: which call of the transform this is, if that is known."""
+        """Return a line for messages that says which call of the transform this is, if known."""
         if self.fn is None:
             return ""
         called = place_of_call(self, self.fn)
@@ -445,11 +441,11 @@ class Mode(Interpreter):
         """Look at a transform that begins while the mode is open."""
 
     def find_outer(self) -> Mode | None:
-        """The mode that is current while this one handles a call."""
+        """Return the mode that is current while this one handles a call."""
         return current_mode.get()
 
     def _opened_inside(self) -> list[Mode] | None:
-        """The modes opened later that are open; None if this one is not open here."""
+        """Return the modes opened later that are open; None if this one is not open here."""
         found: list[Mode] = []
         mode = current_mode.get()
         while mode is not None and mode is not self:
@@ -478,7 +474,7 @@ class Mode(Interpreter):
 
 
 def _name_of_users(fn: Callable[..., Any] | None) -> str:
-    """The name of a function, or nothing if it is one of this package."""
+    """Return the name of a function; empty for one of this package."""
     inner = innermost(fn)
     if fn is None or is_ours(getattr(inner, "__globals__", {"__name__": ""})):
         return ""
@@ -489,14 +485,14 @@ def _name_of_users(fn: Callable[..., Any] | None) -> str:
 
 
 def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
-    """The mode or transform that a call goes to, or None."""
+    """Return the mode or transform that handles a call, or None."""
     top = mode_for(op) if open_modes or op.sees_seed else None
     values = [args[slot] for slot in op.array_slots]
     return highest(top, [*values, *nested_leaves(op, args)])
 
 
 def mode_for(op: RuleTable) -> Mode | None:
-    """The innermost mode of this thread or task that concerns an operator, or None.
+    """Return the innermost mode of this thread or task that concerns an operator, or None.
 
     A context that was copied while a mode was open may hold it when it has ended.
     """
@@ -507,7 +503,7 @@ def mode_for(op: RuleTable) -> Mode | None:
 
 
 def highest(top: Any, values: Sequence[Any]) -> Any:
-    """The interpreter of the highest level, `top` or one among tracers."""
+    """Return the interpreter of the highest level, `top` or one among tracers."""
     for value in values:
         if isinstance(value, Tracer) and (
             top is None or value.interpreter.level > top.level
@@ -517,12 +513,12 @@ def highest(top: Any, values: Sequence[Any]) -> Any:
 
 
 def nested_leaves(op: RuleTable, args: Sequence[Any]) -> list[Any]:
-    """Arrays, and None in their places, inside the nested arguments of a call."""
+    """List the arrays inside the nested arguments of a call, with None where one is missing."""
     return [leaf for slot in op.nested_slots for leaf in flat(args[slot])]
 
 
 def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
-    """The error for a tracer that outlived its transform."""
+    """Build the error for a tracer that outlived its transform."""
     return op.error(
         LeakedTracerError,
         f" gets a value of {interpreter.describe()}, which has ended",
@@ -531,3 +527,45 @@ def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
         parameter=None,
         kind=interpreter.kind.name,
     )
+
+
+# ---- the arguments of a function that is transformed, by name ----
+
+
+def given_by_name(
+    fn: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return arguments by parameter name; by number if the signature is not known."""
+    try:
+        assert fn is not None
+        return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (AssertionError, TypeError, ValueError):
+        return {**{f"{i}": value for i, value in enumerate(args)}, **kwargs}
+
+
+def name_of(array: Any, fn: Callable[..., Any] | None, inputs: Any) -> str:
+    """Name the argument that is or holds an array, as in ``argument 'x'``.
+
+    `inputs` are the arguments, or a pair of those by position and those by name.
+    """
+    is_pair = len(inputs) == 2 and type(inputs[1]) is dict
+    args, kwargs = inputs if is_pair and type(inputs[0]) is tuple else (inputs, {})
+    if not args and not kwargs:  # the usual case: it is the only argument
+        args = (array,)
+    for name, value in given_by_name(fn, args, kwargs).items():
+        if any(leaf is array for leaf in flatten(value)[0]):
+            return f"argument {name}" if name.isdigit() else f"argument '{name}'"
+    return "an argument"
+
+
+def explain_read_only(
+    error: ValueError, what: str, names: Sequence[str], do: str
+) -> None:
+    """Add to NumPy's error what is read-only and what to write instead."""
+    if "read-only" in str(error) and names:
+        is_one = len(names) == 1
+        error.add_note(
+            f"inside {what} {quoted(names)} {'is' if is_one else 'are'} read-only, as a"
+            f" write would change {'it' if is_one else 'them'} outside\n"
+            f"  do: write to a copy, {names[0]} = {names[0]}.copy(); or {do}"
+        )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.array import dtype_of, strides_of
-from customop.arrays.fake import FakeArray, to_fake
+from customop.arrays.fake import FakeArray, all_known, to_fake, with_numbers
 from customop.arrays.kinds import CPU, FAKE, device_of, hosts, is_array
 from customop.arrays.nested import abbreviated, flat, map_nested
 from customop.config import config
@@ -46,12 +44,41 @@ from customop.errors import (
     runs_kernels,
     warn_caller,
 )
-from customop.later import later
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import Maybe, holds_arrays
 
-fake_sizes: ModuleType = later(import_module, "customop.arrays.fake_sizes")
+# ---- which proof a call needs ----
+
+
+def proof_of(
+    op: RuleTable,
+    plans: Plans,
+    kernel: Callable[..., Any],
+    kind: str,
+    args: Sequence[Any],
+) -> Proof | AfterCall | None:
+    """Return the proof of a call, the steps after a call that needs none, or None."""
+    if kind in op.proven:
+        return _after_call(op, kind, args)
+    proves: type[Proof] = Proof
+    if config.checks != "always" and kind in op.sampled:
+        if type(args) is not Drawn and not config.draws():
+            return _after_call(op, kind, args)
+        proves = SampledProof if config.on_failure == "error" else WarningProof
+    elif config.checks == "never":
+        note_proof(op, plans, kind, kernel, copies=False)
+        return _after_call(op, kind, args)
+
+    def done(copies: bool) -> None:
+        note_proof(op, plans, kind, kernel, copies=copies)
+
+    return proves(op, kernel, kind, args, find_fake(op), done)
+
+
+def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
+    copies = kind in op.copied
+    return AfterCall(op, args, copies=copies) if copies or op.schema.written else None
 
 
 # ---- calls under proof ----
@@ -111,7 +138,7 @@ class Proof:
         ]
 
     def _checksums(self) -> list[tuple[str, int | None]]:
-        """Checksums of the arrays that must not be written, by parameter.
+        """Return checksums of the arrays that must not be written, by parameter.
 
         Read-only views are not enough: `np.add.at` writes them (NumPy 2.4), and so may
         code in C.
@@ -129,7 +156,7 @@ class Proof:
         ]
 
     def _written(self) -> list[Any]:
-        """The arguments that the schema lets the kernel write."""
+        """Return the arguments that the schema lets the kernel write."""
         return written_of(self.op.schema, self.args)
 
     def check_writes(self) -> None:
@@ -187,7 +214,7 @@ class Proof:
         return kernel(*values, **keywords)
 
     def retries(self, error: BaseException) -> bool:
-        """Whether a kernel runs again, since it failed on read-only arrays."""
+        """Return whether a kernel runs again, since it failed on read-only arrays."""
         text = str(error).lower()
         if not any(word in text for word in ("read-only", "readonly", "writeable")):
             return False
@@ -212,7 +239,7 @@ class Proof:
             raise self._undeclared_write(name) from self.error
 
     def _refused(self) -> str:
-        """The argument that the kernel writes with the values that it has already.
+        """Find an argument to which the kernel writes the values that it already has.
 
         The kernel runs again for each of them, on copies of all others.
         """
@@ -246,7 +273,7 @@ class Proof:
     # ---- results ----
 
     def check(self, out: Any) -> Any:
-        """The proven result."""
+        """Check the result, and return it."""
         schema = self.op.schema
         self.check_writes()
         values = check_returns(self.op, self.kernel, out, self.kind)
@@ -278,7 +305,7 @@ class Proof:
                 )
 
     def _shared(self, schema: Schema, values: Sequence[Any]) -> list[int]:
-        """Numbers of the results that share memory; raise or warn as `config` says."""
+        """Return the numbers of results that share memory; raise or warn as `config` says."""
         found = list(shared_results(schema, self.args, values))
         for _, name, other in found:
             error = self._shares(name, other)
@@ -296,7 +323,7 @@ class Proof:
         )
 
     def _apart(self, other: str) -> str:
-        """The remedy for a result that shares memory with an argument."""
+        """Return the advice for a result that shares memory with an argument."""
         for p in self.op.schema.parameters:
             if other == f"argument '{p.name}'" and p.is_written:
                 if isinstance(p.type, Maybe):
@@ -365,11 +392,9 @@ class Proof:
     def _with_numbers(
         self, values: Sequence[Any], expected: Sequence[Any], context: Any
     ) -> list[Any]:
-        """The fake results, with the numbers of the real ones as dynamic sizes."""
+        """Replace numbers in fake results by the real ones, where these are dynamic sizes."""
         numbered: list[Any]
-        numbered, fault = fake_sizes.with_numbers(
-            flat(list(values)), list(expected), context
-        )
+        numbered, fault = with_numbers(flat(list(values)), list(expected), context)
         if fault:
             raise self._error(
                 f"returns {fault}",
@@ -379,7 +404,7 @@ class Proof:
         return numbered
 
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
-        if not is_array(real) or not is_array(fake) or not fake_sizes.all_known(real):
+        if not is_array(real) or not is_array(fake) or not all_known(real):
             return
         is_scalar = isinstance(real, np.generic)  # it has the machine's byte order
         dtype = fake.dtype.newbyteorder("=") if is_scalar else fake.dtype
@@ -423,15 +448,12 @@ class Proof:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether a value is an array with an axis of unknown length: nan, as in dask."""
+    """Return whether an array has an axis of unknown length: nan, as in dask."""
     return is_array(value) and any(type(n) is float for n in value.shape)
 
 
 def _outline(values: Sequence[Any]) -> str:
     return f"[{', '.join('array' if is_array(v) else repr(v) for v in values)}]"
-
-
-# ---- which proof a call needs ----
 
 
 # ---- calls of kernels that have proven their contracts, and of fake kernels ----
@@ -443,12 +465,12 @@ class _Unproven:
     __slots__ = ()
 
     def retries(self, error: BaseException) -> bool:
-        """The kernel never runs again."""
+        """Return False: the kernel never runs again."""
         return False
 
 
 class AfterCall(_Unproven):
-    """The steps after a call of a kernel that has proven its contract.
+    """What follows a call of a kernel that has proven its contract.
 
     It notes what the operator has written. Where the kernel returned shared memory
     and `config.aliasing` is ``"copy"``, it copies such results.
@@ -472,7 +494,7 @@ class AfterCall(_Unproven):
         return self.check(kernel(*values, **keywords))
 
     def check(self, out: Any) -> Any:
-        """The result, after its writes were noted."""
+        """Note what the kernel wrote, and return its result."""
         schema = self.op.schema
         if schema.written:
             note_writes(written_of(schema, self.values))
@@ -484,7 +506,7 @@ class AfterCall(_Unproven):
 
 
 class FakeProof(_Unproven):
-    """A call of a fake kernel, whose result becomes fake at any depth."""
+    """A call of a fake kernel; all arrays in its result become fake."""
 
     __slots__ = ("kernel", "op", "plans", "values")
 
@@ -502,7 +524,7 @@ class FakeProof(_Unproven):
 
     @property
     def sizes(self) -> list[Any] | None:
-        """None: the sizes are those of the arguments."""
+        """None, since the sizes are those of the arguments."""
         return None
 
     @runs_kernels
@@ -547,7 +569,7 @@ def note_proof(
             set_fast_kernel(op, None if copies else kernel)
 
 
-# ---- which proof a call needs, and proofs of calls that were drawn at random ----
+# ---- proofs of calls that were drawn at random ----
 
 
 class SampledProof(Proof):
@@ -556,7 +578,7 @@ class SampledProof(Proof):
     __slots__ = ()
 
     def check(self, out: Any) -> Any:
-        """The proven result; an error says that the call was drawn."""
+        """Check the result and return it; an error says that the call was drawn by chance."""
         try:
             return super().check(out)
         except CustomOpError as error:
@@ -573,7 +595,7 @@ class WarningProof(SampledProof):
         self.values: list[Any] = list(self.args)
 
     def check(self, out: Any) -> Any:
-        """The result as it is, after a warning where it breaks the contract."""
+        """Return the result unchanged; warn if it does not keep the contract."""
         try:
             return super().check(out)
         except CustomOpError as error:
@@ -582,37 +604,7 @@ class WarningProof(SampledProof):
 
 
 def with_sampling(error: CustomOpError) -> CustomOpError:
-    """An error that says that a sampled check has found it."""
+    """Add to an error that a sampled check found it."""
     setting = f"config.sample_checks = {config.sample_checks}"
     error.where = (*error.where, f"found by a sampled check: {setting}")
     return error
-
-
-def proof_of(
-    op: RuleTable,
-    plans: Plans,
-    kernel: Callable[..., Any],
-    kind: str,
-    args: Sequence[Any],
-) -> Proof | AfterCall | None:
-    """The proof of a call, or what follows a call that needs none, or None."""
-    if kind in op.proven:
-        return _after_call(op, kind, args)
-    proves: type[Proof] = Proof
-    if config.checks != "always" and kind in op.sampled:
-        if type(args) is not Drawn and not config.draws():
-            return _after_call(op, kind, args)
-        proves = SampledProof if config.on_failure == "error" else WarningProof
-    elif config.checks == "never":
-        note_proof(op, plans, kind, kernel, copies=False)
-        return _after_call(op, kind, args)
-
-    def done(copies: bool) -> None:
-        note_proof(op, plans, kind, kernel, copies=copies)
-
-    return proves(op, kernel, kind, args, find_fake(op), done)
-
-
-def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
-    copies = kind in op.copied
-    return AfterCall(op, args, copies=copies) if copies or op.schema.written else None

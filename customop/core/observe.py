@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from customop.core.interpreter import Interpreter
 
 
-# Modes and observers that are open anywhere in the process. The fast path of a call
-# reads nothing else of them than whether this list is empty.
+# Modes and observers that are open anywhere in the process. The fast path of a call only
+# reads whether this list is empty.
 open_modes: list[Any] = []
 # The observers among them.
 observers: list[Observer] = []
 
-# Those of them that see all threads. Replaced whole.
+# The observers that see all threads. Replaced as a whole.
 _everywhere: tuple[Observer, ...] = ()
 # Those that this thread or task has opened. A context that was copied may hold closed
 # ones. No token of the variable is kept, so that observers can close in any order.
@@ -35,7 +35,7 @@ _here: ContextVar[tuple[Observer, ...]] = ContextVar("customop_observers", defau
 
 
 class Observer(ABC):
-    """Sees each kernel, rule and formula that operators run while it is open.
+    """An object that sees each kernel, rule and formula that operators run while it is open.
 
     It is opened and closed by a ``with`` block, as often as you like. It sees what runs
     in the thread or task that opened it, and in tasks started from there. Observers may
@@ -175,7 +175,7 @@ class Observer(ABC):
         proof: Any,
         run: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """A function that runs `run` and shows it to the observer; the package's."""
+        """Return a function that runs `run` and shows it to the observer."""
         return partial(_run, self, op, by, fn, args, proof, run)
 
     def __enter__(self) -> Self:
@@ -213,12 +213,12 @@ def _note_change() -> None:
 
 
 def _others(observer: Observer) -> tuple[Observer, ...]:
-    """The open observers of this thread or task without one of them."""
+    """Return the open observers of this thread or task without one of them."""
     return tuple(o for o in _here.get() if o is not observer and o.is_open)
 
 
 def current_observers() -> Sequence[Observer]:
-    """The open observers that see this thread or task."""
+    """Return the open observers that see this thread or task."""
     found = _here.get()
     if _everywhere:
         found = (*found, *_everywhere)
@@ -235,9 +235,9 @@ def observed(
     args: Sequence[Any],
     proof: Any = None,
 ) -> Callable[..., Any]:
-    """A function that runs `fn` and shows it to the observers of this thread.
+    """Return a function that runs `fn` and shows it to the observers of this thread.
 
-    `fn` itself where there are none. The `proof` of a kernel says after which errors the
+    Without observers that is `fn` itself. The `proof` of a kernel says after which errors the
     kernel is called again.
     """
     found = _here.get()

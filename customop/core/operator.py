@@ -1,21 +1,16 @@
-"""An operator: a schema and a table of rules; how operators are defined and removed."""
+"""An operator: a schema and a table of rules, which is called like a function."""
 
 from __future__ import annotations
 
 import inspect
-import keyword
-import re
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from customop.arrays.kinds import FAKE
-from customop.arrays.numpy_functions import load_namespace
 from customop.config import config
 from customop.core.codegen import (
-    RESERVED,
     GeneratedCall,
     compile_call,
     replace_code,
@@ -23,27 +18,14 @@ from customop.core.codegen import (
     set_fast_kernel,
     set_plans,
 )
-from customop.core.contract import note_writes
 from customop.core.dispatch import dispatch, dispatch_composite, kernel_for
-from customop.core.observe import open_modes
-from customop.core.operator_methods import OperatorRules
-from customop.core.registry import (
-    find_operator,
-    forget_registrations,
-    namespaces,
-    operators,
-    registrations,
-    table_kernel,
-    taken,
-)
+from customop.core.registration import OperatorMethods
 from customop.core.rule_kind import (
     COMPOSITE,
     Definition,
-    Row,
     RuleKind,
     check_device_types,
     check_kind,
-    same_place,
 )
 from customop.core.table import FastKernel, changing
 from customop.errors import (
@@ -51,22 +33,14 @@ from customop.errors import (
     SchemaError,
     UnknownNameError,
     did_you_mean,
-    items_of,
-    shown,
-    warn_caller,
 )
 from customop.later import later
 from customop.schema.infer import signature_of
-from customop.schema.schema import Schema
-from customop.schema.tags import Tag, apply_tags
 
 if TYPE_CHECKING:
     from customop.core.explain import Explanation
 
 explaining: ModuleType = later(import_module, "customop.core.explain")
-page: ModuleType = later(import_module, "customop.core.explain")
-# For names that are defined again.
-redefine: ModuleType = later(import_module, "customop.core.redefine")
 
 
 # ---- an operator: a schema and a table of rules ----
@@ -78,9 +52,9 @@ FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 
 class _FirstCall:
-    """Generates the function of a call when it is first needed, and is replaced by it.
+    """A descriptor that generates the function of a call at first use, and makes way for it.
 
-    It is a descriptor: a function would show in the traceback of the first call.
+    A plain function would show in the traceback of the first call.
     """
 
     def __init__(self, name: str = "call") -> None:
@@ -93,7 +67,7 @@ class _FirstCall:
         return op.__dict__[self.name]
 
 
-class Operator(OperatorRules, Generic[P, R]):
+class Operator(OperatorMethods, Generic[P, R]):
     """A function with a schema and a table of rules; made by `custom_op`.
 
     Attributes
@@ -203,10 +177,7 @@ class Operator(OperatorRules, Generic[P, R]):
         return f"<Operator {self.schema.show(self.qualname)}>"
 
     def _repr_html_(self) -> str:
-        return str(page.operator_html(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (find_operator, (self.qualname, self.definition.module))
+        return str(explaining.operator_html(self))
 
     def __copy__(self) -> Self:
         return self
@@ -231,26 +202,13 @@ class Operator(OperatorRules, Generic[P, R]):
     def _generate(self) -> GeneratedCall:
         self._share = config.sample_checks
         self.fast.draw(bool(self._share))
-        return compile_call(
-            self.qualname,
-            self.name,
-            self.schema,
-            dispatch,
-            self,
-            modes=open_modes,
-            has_fast_path=not (
-                self.sees_seed or self.is_factory or self.needs_contiguous
-            ),
-            after_write=note_writes,
-            share=self._share,
-            random=config.random if self._share else None,
-        )
+        return compile_call(self, dispatch, self._share)
 
     def redraw(self) -> None:
         """Let the generated call draw the share of calls that `config` says.
 
         It does so before its fast path opens: a change of the settings closes the fast
-        paths of all operators, and to generate the calls of all takes long.
+        paths of all operators, and generating all their calls takes long.
         """
         if self._source and self._share != config.sample_checks:
             # Kept alive, since the lines of its source go with it.
@@ -294,7 +252,7 @@ class Operator(OperatorRules, Generic[P, R]):
         return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]  # R, as the call
 
     def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
-        """The generated call with other globals and without a fast path.
+        """Copy the generated call with other globals and without its fast path.
 
         Its list of modes is never empty, so that the guard fails.
         """
@@ -373,7 +331,7 @@ class Operator(OperatorRules, Generic[P, R]):
     # ---- the table ----
 
     def rule(self, kind: RuleKind | str) -> Any:
-        """The rule of a kind: registered, derived, or a fallback.
+        """Return the rule of a kind: registered, derived, or a fallback.
 
         Parameters
         ----------
@@ -424,7 +382,7 @@ class Operator(OperatorRules, Generic[P, R]):
 
 # Generated functions: a call of the operator does not go through the attribute.
 _GENERATED = frozenset(("call", "run", "invoke"))
-# What nobody assigns: what a definition says, generated functions, and methods.
+# Attributes that cannot be assigned: of the definition, generated functions, methods.
 _FIXED = frozenset(
     (
         *("definition", "name", "namespace", "overload", "qualname", "schema", "tags"),
@@ -435,173 +393,3 @@ _FIXED = frozenset(
     for name in dir(Operator)
     if not name.startswith("_") and isinstance(getattr(Operator, name), FunctionType)
 )
-
-
-# ---- defining and removing operators ----
-
-
-_NAME = later(re.compile, r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
-
-# Operators of closed libraries that are still referenced: a new definition reuses them.
-_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
-    weakref.WeakValueDictionary()
-)
-
-
-def define_operator(
-    definition: Definition, kinds: Iterable[str] = ()
-) -> Operator[..., Any]:
-    """Make the operator of a definition, or give an old one its new definition.
-
-    A cell run again and a module loaded again replace the operator in place, so that
-    every reference to it goes on working. Another definition can take the name only
-    when nobody holds the operator any more, and never from a second file. The function
-    of the definition becomes the kernel of `kinds`; registrations of open libraries come
-    on top.
-    """
-    name = definition.qualname
-    schema = apply_tags(name, definition.schema, definition.tags)
-    if schema is not definition.schema:
-        definition = definition.replaced(schema=schema)
-    load_namespace(name.partition("::")[0], asked_by=definition.module)
-    with changing:
-        # Nothing here may hold the old operator while its holders are counted.
-        is_second = name in operators and _is_second(operators[name], definition)
-        if is_second and redefine.is_held(name):
-            raise _second(operators[name].definition, definition)
-        waiting = registrations.get(name, ())
-        for registration in waiting:
-            registration.check(definition)
-        op = None if is_second else operators.get(name) or _retired.pop(name, None)
-        if op is None:
-            op = _new_operator(definition)
-        else:
-            op.define(definition)
-        for kind in kinds:
-            kernel = table_kernel(op, definition.fn)
-            op.enter(kind, Row(kernel, definition.place))
-        for registration in tuple(waiting):
-            registration.enter(op)
-        forget_registrations(name, None)
-        operators[name] = op
-        by_name = namespaces.setdefault(op.namespace, {})
-        by_name.setdefault(op.name, {})[op.overload] = op
-    return op
-
-
-def _is_second(op: Operator[..., Any], new: Definition) -> bool:
-    """Whether a definition makes another operator than the one that has its name."""
-    old = op.definition
-    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
-    if old_file != new_file and not same_place(old.place, new.place):
-        raise taken(new.qualname, old.place, new.place)
-    if redefine.same_definition(old, new):
-        return False
-    if not redefine.runs_again(old, new):
-        return True
-    if redefine.is_doubtful(old, new):
-        warn_caller(
-            f"{new.qualname} was defined in another cell, at {old.place}: the operator"
-            " made there runs this function too from now on. If you mean two operators,"
-            " give each its own name"
-        )
-    return False
-
-
-def _second(old: Definition, new: Definition) -> RegistrationError:
-    """The error for two operators of one name that are both in use."""
-    other = redefine.difference(old.fn, new.fn)
-    if not other:
-        return taken(new.qualname, old.place, new.place)
-    name = other.split("'")[1]
-    return new.error(
-        RegistrationError,
-        f" is defined already, with another value of '{name}', and still in use",
-        f"both definitions are at {new.place}: {other}",
-        do=f'give each its own name, such as custom_op(f"{new.qualname}_{{number}}", ...),'
-        f" or make '{name}' a parameter",
-        parameter=None,
-    )
-
-
-def _new_operator(definition: Definition) -> Operator[..., Any]:
-    # help() shows the text of the operator only if its class has another one.
-    text = {"__doc__": f"The class of {definition.qualname}."}
-    cls = type(definition.qualname.partition("::")[2], (Operator,), text)
-    op: Operator[..., Any] = cls(definition)
-    return op
-
-
-def remove_operator(op: Operator[..., Any]) -> None:
-    """Free the name of an operator; later calls of the operator raise."""
-    with changing:
-        if operators.get(op.qualname) is not op:
-            return
-        del operators[op.qualname]
-        by_name = namespaces[op.namespace]
-        del by_name[op.name][op.overload]
-        if not by_name[op.name]:
-            del by_name[op.name]
-        if not by_name:
-            del namespaces[op.namespace]
-        op.close()
-        _retired[op.qualname] = op
-
-
-def tables_changed() -> None:
-    """Forget what was worked out for all operators, after a change that concerns all."""
-    with changing:
-        for op in list(operators.values()):
-            op.changed(is_kernel=True)
-
-
-# ---- checks of definitions ----
-
-
-def check_names(qualname: str, schema: Schema) -> None:
-    """Raise unless the generated call can be written with these names."""
-    names = [qualname.partition("::")[2].partition(".")[0]]
-    names += [p.name for p in schema.parameters]
-    for name in names:
-        taken = name in RESERVED or name == "__debug__" or keyword.iskeyword(name)
-        if taken or not name.isidentifier():
-            raise SchemaError(
-                f"{qualname}: '{name}' cannot be a name in a call",
-                schema.show(qualname),
-                do="use another name",
-            )
-
-
-def check_name(what: str, name: object) -> None:
-    """Raise unless `name` can be the qualified name of an operator."""
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return
-    if isinstance(name, str) and "::" not in name:
-        raise RegistrationError(
-            f"{what}: the name {shown(name)} has no namespace",
-            do=f'write "mylib::{name}", with the name of your package',
-        )
-    raise RegistrationError(
-        f"{what}: {shown(name)} cannot be the name of an operator",
-        do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
-        " digits and underscores",
-    )
-
-
-def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
-    """The tags of an operator as a set; raise for anything else."""
-    listed = items_of(tags)
-    found: list[Any] = [tags] if listed is None else listed
-    for tag in found:
-        if not isinstance(tag, Tag):
-            names = [str(t) for t in Tag]
-            near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
-            raise RegistrationError(
-                f"{name}: {shown(tag)} is not a tag{near}",
-                do=f"use one of {', '.join(str(t) for t in Tag)}",
-                op=name,
-            )
-    return frozenset(found)
-
-
-config.on_change(tables_changed)

@@ -1,79 +1,25 @@
-"""Names that are defined again, operators known by a schema alone, and who holds them."""
+"""A second definition of a name: the same operator again, or another one."""
 
 from __future__ import annotations
 
 import gc
-import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from customop.arrays.kinds import DEFAULT
 from customop.arrays.nested import show
-from customop.core.registry import operators
-from customop.core.rule_kind import COMPOSITE, Definition, Site, same_place
-from customop.errors import MissingRuleError, innermost
-from customop.schema.schema import Schema
-from customop.schema.types import KEYWORD_ONLY, MISSING, POSITIONAL, POSITIONAL_ONLY
-
-# ---- operators that are defined by a schema alone ----
-
-
-class Declared:
-    """The function of an operator that was defined by a schema alone."""
-
-    def __init__(self, qualname: str, schema: Schema) -> None:
-        self._qualname = qualname
-        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
-        self.__qualname__ = self.__name__
-        self.__doc__ = schema.show(qualname)
-        self.__signature__: inspect.Signature = _signature(schema)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the default kernel or the body; called while a kernel is disabled."""
-        op = operators[self._qualname]
-        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
-        if row is None:
-            raise MissingRuleError(
-                f"{op.qualname} has no default kernel: it was defined by its schema alone",
-                op.schema.show(op.qualname),
-                f"at {op.definition.place}",
-                do=f'impl("{op.qualname}", "default", fn)',
-                op=op.qualname,
-            )
-        return row.fn(*args, **kwargs)
-
-
-_PARAMETER_KINDS = {
-    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
-    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
-}
-
-
-def _signature(schema: Schema) -> inspect.Signature:
-    empty = inspect.Parameter.empty
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                p.name,
-                _PARAMETER_KINDS[p.kind],
-                default=empty if p.default is MISSING else p.default,
-            )
-            for p in schema.parameters
-        ]
-    )
-
+from customop.core.rule_kind import Definition, Site, same_place
+from customop.errors import innermost
 
 # ---- whether a definition of a known name runs again, or makes a second operator ----
 
 
 def runs_again(old: Definition, new: Definition) -> bool:
-    """Whether the code that made the first definition has run again for the second."""
+    """Return whether the second definition comes from the same code, run again."""
     if old.site is None or new.site is None:
         return False
     names = (old.site.code.co_filename, new.site.code.co_filename)
@@ -83,7 +29,7 @@ def runs_again(old: Definition, new: Definition) -> bool:
 
 
 def is_newer(old: Any, new: Any) -> bool:
-    """Whether a function is another by code that ran again: of a cell, or of a module."""
+    """Return whether the second function is a newer version, from a cell or module run again."""
     first, second = _code(old), _code(new)
     if first is None or second is None or first is second:
         return False
@@ -96,7 +42,7 @@ def is_newer(old: Any, new: Any) -> bool:
 
 
 def _same_run(old: Site, new: Site) -> bool:
-    """Whether two sites are one run of one module or cell.
+    """Return whether two sites belong to one run of one module or cell.
 
     Code objects are compared by identity: those of the same text are equal.
     """
@@ -104,7 +50,7 @@ def _same_run(old: Site, new: Site) -> bool:
 
 
 def _was_loaded_again(old: CodeType | None, new: CodeType | None) -> bool:
-    """Whether a function is a newer version of another, of a module loaded again."""
+    """Return whether the second function comes from a module that was loaded again."""
     if old is None or new is None or old is new:
         return False
     if old.co_filename != new.co_filename or old.co_filename.startswith("<"):
@@ -114,20 +60,20 @@ def _was_loaded_again(old: CodeType | None, new: CodeType | None) -> bool:
 
 
 def is_doubtful(old: Definition, new: Definition) -> bool:
-    """Whether two cells may define two operators, rather than one that was edited."""
+    """Return whether two cells may mean two operators, not one that was edited."""
     if old.site is None or new.site is None or old.site.code == new.site.code:
         return False
     names = (old.site.code.co_filename, new.site.code.co_filename)
     if names[0] == names[1] and not names[0].startswith("<"):
         return False
     first, second = _code(old.fn), _code(new.fn)
-    if first is None or second is None or isinstance(new.fn, Declared):
+    if first is None or second is None or _is_declared(new):
         return False
     return first is second or first.co_qualname != second.co_qualname
 
 
 def _code(fn: Any) -> CodeType | None:
-    """The code of a function, or of the function inside wrappers."""
+    """Return the code of a function, or of the function inside its wrappers."""
     found = getattr(innermost(fn), "__code__", None)
     return found if isinstance(found, CodeType) else None
 
@@ -136,10 +82,15 @@ def _code(fn: Any) -> CodeType | None:
 
 
 def same_definition(old: Definition, new: Definition) -> bool:
-    """Whether two definitions surely make the same operator."""
-    is_declared = isinstance(old.fn, Declared) and isinstance(new.fn, Declared)
+    """Return whether two definitions surely make the same operator."""
+    is_declared = _is_declared(old) and _is_declared(new)
     same_types = old.schema == new.schema and old.tags == new.tags
     return same_types and (is_declared or _same(old.fn, new.fn, ()))
+
+
+def _is_declared(definition: Definition) -> bool:
+    """Return whether a definition has a schema and no function."""
+    return getattr(definition.fn, "is_declared", False)
 
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -147,7 +98,7 @@ _Pairs = tuple[tuple[Any, Any], ...]
 
 
 def _same(old: Any, new: Any, above: _Pairs) -> bool:
-    """Whether two values are surely equal: functions by their code and values."""
+    """Return whether two values are surely equal; functions are compared by code and values."""
     if old is new:
         return True
     if type(old) is not type(new):
@@ -163,7 +114,7 @@ def _same(old: Any, new: Any, above: _Pairs) -> bool:
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    """The values that say what a function computes; None for other objects."""
+    """Return the values that decide what a function computes; None for other objects."""
     if isinstance(value, FunctionType):
         return _parts_of_function(value)
     if isinstance(value, partial):
@@ -171,7 +122,7 @@ def _parts(value: Any) -> Sequence[Any] | None:
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     if isinstance(value, CellType):
-        return _contents(value)
+        return contents(value)
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     return value if isinstance(value, tuple) else None
@@ -183,22 +134,23 @@ def _parts_of_function(fn: FunctionType) -> list[Any]:
     return [*own, fn.__closure__, fn.__dict__]
 
 
-def _contents(cell: CellType) -> list[Any]:
+def contents(cell: CellType) -> list[Any]:
+    """Return what a cell holds, as a list of one; of none if it is filled later."""
     try:
         return [cell.cell_contents]
-    except ValueError:  # a cell that is filled later
+    except ValueError:
         return []
 
 
 def difference(old: Any, new: Any) -> str:
-    """A name that has other values in two functions of one code, and both values."""
+    """Say which name has different values in two functions with the same code."""
     first, second = innermost(old), innermost(new)
     if not isinstance(first, FunctionType) or not isinstance(second, FunctionType):
         return ""
     cells = zip(first.__closure__ or (), second.__closure__ or (), strict=False)
     for name, (a, b) in zip(first.__code__.co_freevars, cells, strict=False):
         if not _same(a, b, ()):
-            was, now = show(*_contents(a)), show(*_contents(b))
+            was, now = show(*contents(a)), show(*contents(b))
             return f"'{name}' is {now} in the second, and {was} in the first"
     return ""
 
@@ -209,31 +161,31 @@ def difference(old: Any, new: Any) -> str:
 # Called before holders are counted: they let go of operators that they merely remember.
 releases: list[Callable[[], object]] = []
 
-# A kernel can refer to as much as its author likes.
+# The search gives up after this many objects: a kernel may refer to any number.
 _MOST = 20_000
 # The registry has each operator twice: by its name, and by its namespace.
 _BY_REGISTRY = 2
 
 
-def is_held(qualname: str) -> bool:
-    """Whether the operator of a name can be reached without the registry."""
+def is_held(operators: Mapping[str, Any], qualname: str) -> bool:
+    """Return whether anything but the registry refers to the operator of a name."""
     for release in releases:
         release()
-    if not _has_holder(qualname):
+    if not _has_holder(operators, qualname):
         return False
     for generation in range(3):  # it may be garbage itself
         gc.collect(generation)
-        if not _has_holder(qualname):
+        if not _has_holder(operators, qualname):
             return False
     return True
 
 
-def _has_holder(qualname: str) -> bool:
-    """Whether anything that the operator does not reach refers to it.
+def _has_holder(operators: Mapping[str, Any], qualname: str) -> bool:
+    """Return whether anything refers to the operator that it does not itself reach.
 
-    An operator refers to itself, so its reference count alone does not say it. As a
-    collection of garbage does, this counts the references among all that the operator
-    reaches: an object with further ones is held from outside. It takes 1 ms where a
+    An operator refers to itself, so its reference count alone does not answer this. Like
+    the garbage collector, this counts the references among the objects that the operator
+    reaches: an object with more references is held from outside. It takes 1 ms where a
     collection takes 100.
     """
     found: list[Any] = [operators[qualname]]
@@ -249,9 +201,9 @@ def _has_holder(qualname: str) -> bool:
 
 
 def _edges(found: list[Any]) -> list[list[int]] | None:
-    """Indices of what each object refers to; `found` grows to all that can be reached.
+    """List the indices of what each object refers to; `found` grows to all that is reached.
 
-    None where that is too much to look at.
+    Return None if these are too many.
     """
     index = {id(found[0]): 0}
     edges: list[list[int]] = []
@@ -269,7 +221,7 @@ def _edges(found: list[Any]) -> list[list[int]] | None:
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether an object is a module, its namespace or a class of one.
+    """Return whether an object is a module, its namespace or a class of one.
 
     The namespace of a generated call has no name, an object no builtins, and a class
     that is made for an operator cannot be found by its name.
@@ -282,7 +234,7 @@ def _is_shared(value: Any) -> bool:
 
 
 def _reaching(edges: list[list[int]]) -> set[int]:
-    """Indices of the objects that the first one can be reached from."""
+    """Return the indices of the objects from which the first one can be reached."""
     sources: dict[int, list[int]] = {}
     for source, targets in enumerate(edges):
         for target in targets:

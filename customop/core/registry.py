@@ -1,263 +1,48 @@
-"""Registration of kernels and rules, and all operators by name.
-
-Such a function takes its results as its last arguments, and may have loops for some
-dtypes alone, so the kernel allocates the results.
-"""
+"""All operators by name: how they are found, defined and removed."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import keyword
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import weakref
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, ClassVar
 
-import numpy as np
-
-from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import DEFAULT
 from customop.arrays.numpy_functions import load_all, load_namespace, load_operator
-from customop.core.rule_kind import (
-    Definition,
-    Row,
-    RuleKind,
-    fallthrough_kernel,
-    rule_kind,
-)
-from customop.core.table import RuleTable, changing
+from customop.config import config
+from customop.core.codegen import RESERVED
+from customop.core.operator import Operator
+from customop.core.registration import Registration, register, table_kernel
+from customop.core.rule_kind import COMPOSITE, Definition, Row, same_place
+from customop.core.table import changing
 from customop.errors import (
-    ArgumentError,
     MissingRuleError,
     RegistrationError,
-    check_flag,
+    SchemaError,
     did_you_mean,
-    quoted,
+    items_of,
+    shown,
+    warn_caller,
 )
 from customop.later import later
 from customop.plugins import OPERATORS, load
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag, apply_tags
+from customop.schema.types import KEYWORD_ONLY, MISSING, POSITIONAL, POSITIONAL_ONLY
 
-if TYPE_CHECKING:
-    from customop.core.operator import Operator
+# For names that are defined again.
+redefine: ModuleType = later(import_module, "customop.core.redefine")
+# For operators that are pickled.
+recipes: ModuleType = later(import_module, "customop.core.recipes")
 
-njit_kernels: ModuleType = later(import_module, "customop.core.njit_kernels")
-
-
-# ---- gufuncs ----
-# Functions of `numba.guvectorize` as kernels, which is known from their attributes.
-
-
-def as_kernel(fn: Any) -> Any:
-    """The kernel that a gufunc is; another function as it is."""
-    if not hasattr(fn, "gufunc_builder"):
-        return fn
-    if fn.gufunc_builder.writable_args:
-        raise RegistrationError(
-            f"{fn.__name__} is a function of guvectorize that writes its inputs",
-            do="leave writable_args out, and give what it writes as a result",
-        )
-    return GufuncKernel(fn)
-
-
-class GufuncKernel:
-    """A kernel of a gufunc, which allocates the results.
-
-    Attributes
-    ----------
-    gufunc : numba GUFunc
-    schema : str
-        The schema of an operator with this kernel: names and shapes of the gufunc.
-    """
-
-    def __init__(self, gufunc: Any) -> None:
-        self.gufunc: Any = gufunc
-        self.__name__: str = gufunc.__name__
-        self.__doc__ = gufunc.__doc__
-        self.__wrapped__: Any = gufunc.gufunc_builder.py_func
-        self._inputs, self._outputs = map(_cores, gufunc.signature.split("->"))
-        self._names = [*inspect.signature(self.__wrapped__).parameters][
-            : len(self._inputs)
-        ]
-        pairs = zip(self._names, self._inputs, strict=True)
-        typed = ", ".join([f"{_type(core)} {name}" for name, core in pairs])
-        results = ", ".join(map(_type, self._outputs))
-        is_single = len(self._outputs) == 1
-        self.schema: str = f"({typed}) -> {results if is_single else f'({results})'}"
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(n, kind) for n in self._names])
-
-    def __repr__(self) -> str:
-        return f"<kernel of {self.__name__}>"
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Compute the results."""
-        loops: list[Any] = []
-        sizes: dict[str, int] = {}
-        for x, core in zip(arrays, self._inputs, strict=True):
-            loops.append(x.shape[: x.ndim - len(core)])
-            sizes.update(zip(core, x.shape[x.ndim - len(core) :], strict=True))
-        loop = np.broadcast_shapes(*loops)
-        dtypes = self.dtypes(arrays)
-        shapes = [(*loop, *[sizes[axis] for axis in core]) for core in self._outputs]
-        out = [np.empty(n, t) for n, t in zip(shapes, dtypes, strict=True)]
-        self.gufunc(*arrays, *out)
-        return out[0] if len(out) == 1 else tuple(out)
-
-    @property
-    def has_loops(self) -> bool:
-        """Whether the dtypes are fixed; numba compiles for all dtypes otherwise."""
-        return not self.gufunc.is_dynamic
-
-    def dtypes(self, arrays: Sequence[Any]) -> list[np.dtype[Any]]:
-        """The dtypes of the results: those of the first loop that takes the arrays."""
-        given = [np.dtype(x.dtype) for x in arrays]
-        if not self.has_loops:
-            return [np.result_type(*given)] * len(self._outputs)
-        for loop in self.gufunc.types:
-            inputs, outputs = loop.split("->")
-            if all(map(np.can_cast, given, inputs)):
-                return [np.dtype(letter) for letter in outputs]
-        raise ArgumentError(
-            f"{self.__name__} has no loop for {quoted(map(str, given))}; it has"
-            f" {', '.join(self.gufunc.types)}",
-            do="convert the arguments: x.astype(np.float64)",
-        )
-
-    def fake(self, derived: Callable[..., Any]) -> Callable[..., Any]:
-        """The fake kernel, of one that knows the shapes."""
-
-        def kernel(*arrays: Any) -> Any:
-            found = derived(*arrays)
-            results = (found,) if len(self._outputs) == 1 else found
-            pairs = zip(results, self.dtypes(arrays), strict=True)
-            made = [FakeArray(y.shape, dtype, device=y.device) for y, dtype in pairs]
-            return made[0] if len(made) == 1 else tuple(made)
-
-        kernel.__signature__ = self.__signature__  # type: ignore[attr-defined]  # as inspect reads
-        return kernel
-
-
-def _cores(text: str) -> list[list[str]]:
-    """The axes in each bracket of one side of a signature."""
-    return [
-        [axis.strip() for axis in part.split(",") if axis.strip()]
-        for part in re.findall(r"\(([^)]*)\)", text)
-    ]
-
-
-def _type(core: Sequence[str]) -> str:
-    return f"Array[{','.join(['...', *core])}]"
-
-
-# ---- registration: the one way in which kernels and rules enter tables ----
-
-
-class Registration:
-    """A kernel or rule for the operator of a name, which may not be defined yet.
-
-    Attributes
-    ----------
-    qualname : str
-        Name of the operator.
-    key : RuleKind or str
-        A kind of rule, or the name of a kind of array.
-    fn : object
-        What is registered, as its kind takes it.
-    owner : object
-        Whose closing takes it back; None where it stays.
-    with_below : bool
-        Whether `fn` takes the function below as its first argument.
-    kind : RuleKind
-        The kind of rule.
-    place : str
-        File and line that messages name.
-    """
-
-    __slots__ = ("fn", "key", "kind", "owner", "place", "qualname", "with_below")
-
-    def __init__(
-        self,
-        qualname: str,
-        key: RuleKind | str,
-        fn: Any,
-        owner: object = None,
-        *,
-        with_below: bool = False,
-    ) -> None:
-        self.qualname: str = qualname
-        self.key: RuleKind | str = key
-        self.fn: Any = as_kernel(fn) if isinstance(key, str) else fn
-        self.owner: object = owner
-        self.with_below: bool = with_below
-        self.kind: RuleKind = rule_kind(key)
-        self.place: str = self.kind.place_of(fn)
-
-    def check(self, definition: Definition) -> None:
-        """Raise unless it fits a definition of the operator."""
-        fn = self.fn
-        if fn is fallthrough_kernel:
-            return
-        takes_below = self.with_below and callable(fn)
-        self.kind.check(definition, partial(fn, None) if takes_below else fn)
-
-    def row(self, op: RuleTable) -> Row:
-        """The row that it makes in the table of an operator."""
-        fn = table_kernel(op, self.fn) if isinstance(self.key, str) else self.fn
-        rule = self.kind.accept(op, fn, with_below=self.with_below)
-        return Row(rule, self.place, self.owner)
-
-    def enter(self, op: RuleTable, *, override: bool = True) -> None:
-        """Put it on top of the operator's rows of its kind."""
-        row = self.row(op)
-        op.enter(
-            self.key,
-            row,
-            override=override,
-            keeps_below=self.with_below or row.fn is fallthrough_kernel,
-        )
-
-
-def table_kernel(op: RuleTable, fn: Any) -> Any:
-    """A kernel as the table holds it."""
-    # A function of njit; numba is not imported to ask for its class.
-    if hasattr(fn, "typeof_pyval") and hasattr(fn, "targetoptions"):
-        return njit_kernels.in_native_order(op, fn)
-    return fn
-
-
-def register(op: RuleTable, registration: Registration, *, override: bool) -> None:
-    """Check a registration against an operator, and put it into the table."""
-    check_flag("override", override)
-    with changing:
-        registration.kind.check_given(op.qualname, registration.fn)
-        registration.check(op.definition)
-        registration.enter(op, override=override)
-
-
-def chained(answer: object, fn: Any, enter: Callable[[Any], object]) -> Any:
-    """Enter `fn` and return the answer; without `fn` return a decorator.
-
-    `@op.register_fake` without brackets looks like a call with a function, so the
-    decorated name becomes the operator.
-    """
-    if fn is not None:
-        enter(fn)
-        return answer
-
-    def decorator(given: Any) -> Any:
-        enter(given)
-        return given
-
-    return decorator
-
-
-# ---- all operators by name, and what is registered for names ----
+# ---- all operators, and how they are found ----
 
 
 # Without those of modules that are imported on demand, as the next one: look names up
@@ -269,45 +54,8 @@ namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
 registrations: dict[str, list[Registration]] = {}
 
 
-class AbsentOperator:
-    """An operator of the main script in a process that does not run the script.
-
-    An error while a task is read would end a worker process without a word. So this
-    takes the place of the operator, and says at its first use what is missing.
-    """
-
-    __slots__ = ("_qualname",)
-
-    def __init__(self, qualname: str) -> None:
-        self._qualname = qualname
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (find_operator, (self._qualname, "__main__"))
-
-    def __repr__(self) -> str:
-        return f"<AbsentOperator {self._qualname}>"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise: there is no operator."""
-        raise self._error()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self._error()
-
-    def _error(self) -> MissingRuleError:
-        return MissingRuleError(
-            f"{self._qualname} was defined in the main script, which this process does"
-            " not run",
-            f"in process {os.getpid()}",
-            do="define the operator in a module, which every process can import",
-            op=self._qualname,
-        )
-
-
 def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
-    """The operator of a name; imports the module that defines it where needed.
+    """Return the operator of a name; import the module that defines it if needed.
 
     Raises
     ------
@@ -329,19 +77,19 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
 
 
 def _known(qualname: str) -> Operator[..., Any] | None:
-    """The operator of a name; imports the modules of its namespace where needed."""
+    """Return the operator of a name or None; import the modules of its namespace if needed."""
     load_namespace(qualname.partition("::")[0])
     return operators.get(qualname)
 
 
 def all_operators() -> dict[str, Operator[..., Any]]:
-    """All operators by name; imports what is left to import on demand."""
+    """Return all operators by name; import all modules that are imported on demand."""
     load_all()
     return operators
 
 
 def in_namespace(namespace: str) -> dict[str, dict[str, Operator[..., Any]]]:
-    """The operators of a namespace, as `namespaces` has them."""
+    """Return the operators of a namespace by name and overload."""
     load_namespace(namespace)
     return namespaces.get(namespace, {})
 
@@ -349,7 +97,7 @@ def in_namespace(namespace: str) -> dict[str, dict[str, Operator[..., Any]]]:
 def operators_of(
     namespace: str, name: str = ""
 ) -> dict[str, dict[str, Operator[..., Any]]]:
-    """As `in_namespace`; loads the plug-in of the namespace if it lacks the name."""
+    """Return the operators of a namespace; load its plug-in if it lacks the name."""
     known = in_namespace(namespace)
     if not known or (name and name not in known and not name.startswith("__")):
         load_namespace_plugin(namespace)
@@ -363,12 +111,230 @@ def load_namespace_plugin(namespace: str) -> bool:
 
 
 def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRuleError:
-    """The error for a name that no operator has; near ones are offered."""
+    """Build the error for an unknown name, which offers similar ones."""
     return MissingRuleError(
         f"no operator is named '{qualname}'{did_you_mean(qualname, known)}",
         do=f"import {module or 'the module that defines it'} first",
         op=qualname,
     )
+
+
+class AbsentOperator:
+    """An operator that this process does not have, or that is another one here.
+
+    An error while a task is read would end a worker process without a word. So this
+    takes the place of the operator, and says at its first use what is missing.
+
+    Attributes
+    ----------
+    qualname : str
+    recipe : Recipe or None
+        What was sent of the operator; None for its name alone, from the main script.
+    """
+
+    __slots__ = ("qualname", "recipe")
+
+    def __init__(self, qualname: str, recipe: Any = None) -> None:
+        self.qualname: str = qualname
+        self.recipe: Any = recipe
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.recipe is None:
+            return (find_operator, (self.qualname, "__main__"))
+        return (recipes.received, (self.recipe,))
+
+    def __repr__(self) -> str:
+        return f"<AbsentOperator {self.qualname}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator if it is here by now; else raise."""
+        return self._found()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._found(), name)
+
+    def _found(self) -> Any:
+        if self.recipe is None:
+            raise self.error()
+        return self.recipe.find()
+
+    def error(self, why: str = "") -> MissingRuleError:
+        """Build the error for an operator of which only the name was sent, and why."""
+        return MissingRuleError(
+            f"{self.qualname} was defined in the main script, which this process does"
+            " not run",
+            *filter(None, (why,)),
+            f"in process {os.getpid()}",
+            do="define the operator in a module, which every process can import",
+            op=self.qualname,
+        )
+
+
+# ---- defining and removing operators ----
+
+
+# Operators of closed libraries that are still referenced: a new definition reuses them.
+_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def define_operator(
+    definition: Definition, kinds: Iterable[str] = ()
+) -> Operator[..., Any]:
+    """Make the operator of a definition, or give an old one its new definition.
+
+    A cell run again and a module loaded again replace the operator in place, so that
+    every reference to it goes on working. Another definition can take the name only
+    when nobody holds the operator any more, and never from a second file. The function
+    of the definition becomes the kernel of `kinds`; registrations of open libraries come
+    on top.
+    """
+    name = definition.qualname
+    schema = apply_tags(name, definition.schema, definition.tags)
+    if schema is not definition.schema:
+        definition = definition.replaced(schema=schema)
+    load_namespace(name.partition("::")[0], asked_by=definition.module)
+    with changing:
+        if brought and operators.get(name) in brought:
+            del operators[name]
+        # Nothing here may hold the old operator while its holders are counted.
+        is_second = name in operators and _is_second(operators[name], definition)
+        if is_second and redefine.is_held(operators, name):
+            raise _second(operators[name].definition, definition)
+        waiting = registrations.get(name, ())
+        for registration in waiting:
+            registration.check(definition)
+        op = None if is_second else operators.get(name) or _retired.pop(name, None)
+        if op is None:
+            op = new_operator(definition)
+        else:
+            op.define(definition)
+        for kind in kinds:
+            kernel = table_kernel(op, definition.fn)
+            op.enter(kind, Row(kernel, definition.place))
+        for registration in tuple(waiting):
+            registration.enter(op)
+        forget_registrations(name, None)
+        _name(op)
+    return op
+
+
+def _is_second(op: Operator[..., Any], new: Definition) -> bool:
+    """Return whether this is a second operator with a name already taken."""
+    old = op.definition
+    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
+    if old_file != new_file and not same_place(old.place, new.place):
+        raise taken(new.qualname, old.place, new.place)
+    if redefine.same_definition(old, new):
+        return False
+    if not redefine.runs_again(old, new):
+        return True
+    if redefine.is_doubtful(old, new):
+        warn_caller(
+            f"{new.qualname} was defined in another cell, at {old.place}: the operator"
+            " made there runs this function too from now on. If you mean two operators,"
+            " give each its own name"
+        )
+    return False
+
+
+def _second(old: Definition, new: Definition) -> RegistrationError:
+    """Build the error for two operators with one name that are both in use."""
+    other = redefine.difference(old.fn, new.fn)
+    if not other:
+        return taken(new.qualname, old.place, new.place)
+    name = other.split("'")[1]
+    return new.error(
+        RegistrationError,
+        f" is defined already, with another value of '{name}', and still in use",
+        f"both definitions are at {new.place}: {other}",
+        do=f'give each its own name, such as custom_op(f"{new.qualname}_{{number}}", ...),'
+        f" or make '{name}' a parameter",
+        parameter=None,
+    )
+
+
+def new_operator(definition: Definition) -> Operator[..., Any]:
+    """Make an operator, in a class of its own; it is not found by its name yet."""
+    names = {
+        # help() shows the text of the operator only if its class has another one.
+        "__doc__": f"The class of {definition.qualname}.",
+        "__reduce__": _reduce,
+        # dask names the result of a call after it.
+        "__dask_tokenize__": lambda op: (op.qualname, recipes.token_of(op)),
+    }
+    cls = type(definition.qualname.partition("::")[2], (Operator,), names)
+    op: Operator[..., Any] = cls(definition)
+    return op
+
+
+def _reduce(op: Operator[..., Any]) -> tuple[Any, ...]:
+    """Pickle an operator as its name and the module that defines it.
+
+    cloudpickle gets more, so that the operator travels between machines.
+    """
+    if "cloudpickle" in sys.modules:
+        found: tuple[Any, ...] = recipes.reduce_operator(op)
+        return found
+    return (find_operator, (op.qualname, op.definition.module))
+
+
+def adopt(op: Operator[..., Any]) -> None:
+    """Let a name find an operator that came from another process, if none is defined."""
+    with changing:
+        known = operators.get(op.qualname)
+        brought.add(op)
+        if known is None or known in brought:
+            _name(op)
+
+
+# Operators that came from other processes; they give way to definitions.
+brought: weakref.WeakSet[Operator[..., Any]] = weakref.WeakSet()
+
+
+def _name(op: Operator[..., Any]) -> None:
+    operators[op.qualname] = op
+    by_name = namespaces.setdefault(op.namespace, {})
+    by_name.setdefault(op.name, {})[op.overload] = op
+
+
+def remove_operator(op: Operator[..., Any]) -> None:
+    """Free the name of an operator; later calls of the operator raise."""
+    with changing:
+        if operators.get(op.qualname) is not op:
+            return
+        del operators[op.qualname]
+        by_name = namespaces[op.namespace]
+        del by_name[op.name][op.overload]
+        if not by_name[op.name]:
+            del by_name[op.name]
+        if not by_name:
+            del namespaces[op.namespace]
+        op.close()
+        _retired[op.qualname] = op
+
+
+def tables_changed() -> None:
+    """Forget what was worked out for all operators, after a change that concerns all."""
+    with changing:
+        for op in list(operators.values()):
+            op.changed(is_kernel=True)
+
+
+def taken(qualname: str, first: str, second: str) -> RegistrationError:
+    """Build the error for two operators with one name, which shows both places."""
+    return RegistrationError(
+        f"{qualname} is defined already, at {first}",
+        f"the second definition is at {second}",
+        do="give one of them another name",
+        op=qualname,
+    )
+
+
+# ---- registrations by name, also for operators that are not defined yet ----
 
 
 def check_registration(registration: Registration, *, override: bool) -> None:
@@ -396,7 +362,7 @@ def add_registration(registration: Registration, *, override: bool = True) -> No
 
 
 def forget_registrations(qualname: str, owner: object) -> None:
-    """Drop what an owner has registered for the definitions of a name to come."""
+    """Drop what an owner registered for future definitions of a name."""
     left = [r for r in registrations.get(qualname, ()) if r.owner is not owner]
     if left:
         registrations[qualname] = left
@@ -404,11 +370,108 @@ def forget_registrations(qualname: str, owner: object) -> None:
         registrations.pop(qualname, None)
 
 
-def taken(qualname: str, first: str, second: str) -> RegistrationError:
-    """The error for two operators of one name, by the places of their definitions."""
-    return RegistrationError(
-        f"{qualname} is defined already, at {first}",
-        f"the second definition is at {second}",
-        do="give one of them another name",
-        op=qualname,
+# ---- operators that are defined by a schema alone ----
+
+
+class Declared:
+    """The function of an operator that was defined by a schema alone."""
+
+    # For comparisons of definitions, in `redefine`.
+    is_declared: ClassVar[bool] = True
+
+    def __init__(self, qualname: str, schema: Schema) -> None:
+        self._qualname = qualname
+        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
+        self.__qualname__ = self.__name__
+        self.__doc__ = schema.show(qualname)
+        self.__signature__: inspect.Signature = _signature(schema)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the default kernel or the body; called while a kernel is disabled."""
+        op = operators[self._qualname]
+        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
+        if row is None:
+            raise MissingRuleError(
+                f"{op.qualname} has no default kernel: it was defined by its schema alone",
+                op.schema.show(op.qualname),
+                f"at {op.definition.place}",
+                do=f'impl("{op.qualname}", "default", fn)',
+                op=op.qualname,
+            )
+        return row.fn(*args, **kwargs)
+
+
+_PARAMETER_KINDS = {
+    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
+    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def _signature(schema: Schema) -> inspect.Signature:
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                p.name,
+                _PARAMETER_KINDS[p.kind],
+                default=empty if p.default is MISSING else p.default,
+            )
+            for p in schema.parameters
+        ]
     )
+
+
+# ---- checks of definitions ----
+
+
+_NAME = later(re.compile, r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+
+
+def check_names(qualname: str, schema: Schema) -> None:
+    """Raise unless the generated call can be written with these names."""
+    names = [qualname.partition("::")[2].partition(".")[0]]
+    names += [p.name for p in schema.parameters]
+    for name in names:
+        taken = name in RESERVED or name == "__debug__" or keyword.iskeyword(name)
+        if taken or not name.isidentifier():
+            raise SchemaError(
+                f"{qualname}: '{name}' cannot be a name in a call",
+                schema.show(qualname),
+                do="use another name",
+            )
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise unless `name` can be the qualified name of an operator."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return
+    if isinstance(name, str) and "::" not in name:
+        raise RegistrationError(
+            f"{what}: the name {shown(name)} has no namespace",
+            do=f'write "mylib::{name}", with the name of your package',
+        )
+    raise RegistrationError(
+        f"{what}: {shown(name)} cannot be the name of an operator",
+        do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
+        " digits and underscores",
+    )
+
+
+def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
+    """Return the tags of an operator as a set; raise for anything else."""
+    listed = items_of(tags)
+    found: list[Any] = [tags] if listed is None else listed
+    for tag in found:
+        if not isinstance(tag, Tag):
+            names = [str(t) for t in Tag]
+            near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
+            raise RegistrationError(
+                f"{name}: {shown(tag)} is not a tag{near}",
+                do=f"use one of {', '.join(str(t) for t in Tag)}",
+                op=name,
+            )
+    return frozenset(found)
+
+
+config.on_change(tables_changed)

@@ -32,190 +32,6 @@ from customop.schema.types import holds_arrays
 if TYPE_CHECKING:
     from customop.core.table import RuleTable
 
-
-# ---- the definition of an operator, and the rows of its table ----
-
-
-ErrorT = TypeVar("ErrorT", bound=CustomOpError)
-
-
-class Site(Frozen):
-    """The run of a module, script or cell in which an operator is defined.
-
-    Attributes
-    ----------
-    code : CodeType
-        Its code. A module that is reloaded and a cell that runs again have a new one.
-    namespace : int
-        The identity of its globals.
-    """
-
-    code: CodeType
-    namespace: int
-
-    @classmethod
-    def of(cls, frame: FrameType) -> Site:
-        """The site of a running frame; in a thread, the function that the thread runs."""
-        while frame.f_code.co_name != "<module>" and frame.f_back is not None:
-            frame = frame.f_back
-        return cls(frame.f_code, id(frame.f_globals))
-
-
-class Definition(Frozen, compare=()):
-    """The definition of an operator."""
-
-    qualname: str
-    fn: Callable[..., Any]
-    schema: Schema
-    tags: frozenset[Tag]
-    place: str
-    module: str
-    site: Site | None = None
-
-    @property
-    def name(self) -> str:
-        """The name without namespace and overload."""
-        return self.qualname.partition("::")[2].partition(".")[0]
-
-    def error(
-        self,
-        cls: type[ErrorT],
-        what: str,
-        *where: str,
-        do: str,
-        parameter: str | None = "",
-        kind: str | None = None,
-    ) -> ErrorT:
-        """Build an error about the operator; see `Schema.error`."""
-        return self.schema.error(
-            cls, self.qualname, what, *where, do=do, parameter=parameter, kind=kind
-        )
-
-    def show(self, *parameters: str) -> str:
-        """The schema with the name in front, and carets under parameters."""
-        return self.schema.show(self.qualname, *parameters)
-
-
-class Row:
-    """A registration: one row of an operator's table.
-
-    Attributes
-    ----------
-    fn : object
-        The kernel or rule.
-    place : str
-        File and line that messages name.
-    owner : object
-        Whose closing takes it back; None where it stays.
-    """
-
-    __slots__ = ("fn", "owner", "place")
-
-    def __init__(self, fn: Any, place: str, owner: object = None) -> None:
-        self.fn: Any = fn
-        self.place: str = place
-        self.owner: object = owner
-
-
-def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
-    """Mark a row to skip: a call goes on to the next row.
-
-    Register it; it is never called. For a kind of array the default kernel follows,
-    then the composite body. For autograd the operator below follows, and its result is
-    not tracked.
-
-    Parameters
-    ----------
-    *args, **kwargs : object
-        Never read.
-
-    Raises
-    ------
-    MissingRuleError
-        Always.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::halve", mutates_args=())
-    ... def halve(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> with co.Library("doc", "IMPL", "CPU") as lib:
-    ...     lib.impl("halve", lambda x: x * 0)
-    ...     lib.impl("halve", co.fallthrough_kernel)
-    ...     print(halve(np.ones(2)))
-    [0.5 0.5]
-    """
-    raise MissingRuleError(
-        "fallthrough_kernel is called: it only marks a row to skip",
-        do='register it: lib.impl("name", fallthrough_kernel, "CPU")',
-    )
-
-
-def same_place(first: str, second: str) -> bool:
-    """Whether two places are the same, so that a line has run again.
-
-    Any two cells of notebooks count as the same place, since their files change.
-    """
-    return first == second or (is_interactive(first) and is_interactive(second))
-
-
-def is_interactive(where: str) -> bool:
-    """Whether a place is in a notebook or typed at a prompt, which no file keeps."""
-    return where.startswith("<") or "ipykernel_" in where
-
-
-# ---- kinds of array that have kernels ----
-
-
-def check_device_types(
-    qualname: str, device_types: str | Iterable[str] | None
-) -> tuple[str, ...]:
-    """Names of kinds of array, each known; the default for None."""
-    if device_types is None:
-        return (DEFAULT,)
-    kinds = [device_types] if isinstance(device_types, str) else items_of(device_types)
-    if kinds is None:
-        raise RegistrationError(
-            f"{qualname}: device_types={shown(device_types)} does not name a kind of array",
-            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
-            op=qualname,
-        )
-    if not kinds:
-        raise RegistrationError(
-            f"{qualname}: device_types is empty, so the kernel would serve nothing",
-            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
-            op=qualname,
-        )
-    for kind in kinds:
-        if not isinstance(kind, str) or not is_known_device(kind):
-            known = known_devices()
-            hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
-            raise RegistrationError(
-                f"{qualname}: unknown device type {shown(kind)}{hint}",
-                f"known: {quoted(known)}",
-                do="register_fake for a fake kernel"
-                if isinstance(kind, str) and kind == FAKE
-                else "use a known one, or register_array_type first",
-                op=qualname,
-            )
-    return tuple(kinds)
-
-
-def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
-    """Raise if there are kernels by kind of array, but nothing to choose one by."""
-    has_array = any(holds_arrays(p.type) for p in schema.parameters)
-    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
-        return
-    raise RegistrationError(
-        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
-        " choose by",
-        schema.show(name),
-        do="add a parameter device: Device, or name no kinds of array",
-        op=name,
-    )
-
-
 # ---- kinds of rules: what can be registered for an operator, and what checks it ----
 
 
@@ -264,7 +80,7 @@ class RuleKind:
     falls_through: ClassVar[bool] = False
     # How a transform runs an operator without a rule; empty if it raises.
     last_resort: ClassVar[str] = ""
-    # What else to write where a rule is missing, with the {name} of the operator.
+    # A shorter remedy where a rule is missing, with the {name} of the operator.
     shorter: ClassVar[str] = ""
     # How messages say that a rule of another kind is used instead.
     how_instead: ClassVar[str] = ""
@@ -311,7 +127,7 @@ class RuleKind:
 
     @property
     def title(self) -> str:
-        """How messages call a rule of this kind."""
+        """The name of a rule of this kind in messages."""
         return f"{self.name} rule"
 
     # ---- registration ----
@@ -352,11 +168,11 @@ class RuleKind:
         )
 
     def place_of(self, fn: Any) -> str:
-        """File and line that messages name for a registration."""
+        """Return the file and line that messages name for a registration."""
         return place(fn)
 
     def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
-        """The rule that enters the table for what was registered."""
+        """Return the rule that enters the table for what was registered."""
         return Below(op, self.key, fn).rule if with_below else fn
 
     def check_new(self, op: RuleTable, new: Row) -> None:
@@ -385,7 +201,7 @@ class RuleKind:
     def second(
         self, op: RuleTable, what: str, known: Row, new: Row
     ) -> RegistrationError:
-        """The error for a rule that the operator has already."""
+        """Return the error for a rule that the operator has already."""
         return op.error(
             RegistrationError,
             f" has {what} already, from {known.place}",
@@ -398,7 +214,7 @@ class RuleKind:
     def rows_below(
         self, rows: Sequence[Row], new: Row, *, keeps_below: bool
     ) -> tuple[Row, ...]:
-        """The rows that stay below a new one that is never taken back.
+        """Return the rows that stay below a new one that is never taken back.
 
         Most can never come back, so they go, unless the new one calls what is below
         it. A line that runs again replaces what it registered.
@@ -420,21 +236,21 @@ class RuleKind:
         return tuple(row for row in rows if row.owner or row.place != new.place)
 
     def merge(self, rows: Sequence[Row]) -> Row | None:
-        """The row that counts of all that are registered; None where none does."""
+        """Return the row that counts among all that are registered, or None."""
         return None if not rows or rows[-1].fn is fallthrough_kernel else rows[-1]
 
     def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
-        """The entries of a row for lists: a name or nothing, and file and line of each."""
+        """List the entries of a row: a name or nothing, and the places of each."""
         return [("", (row.place,))]
 
     # ---- calls ----
 
     def why_not(self, array_kind: str | None) -> str:
-        """Why a call of a kernel for some kind of array does not take this row."""
+        """Explain why a call does not take this row, given the kind of array of its kernel."""
         return f"no argument is a value of {self.name}"
 
     def has_rule(self, op: RuleTable) -> bool:
-        """Whether a call uses a rule of this kind, or one that gives it."""
+        """Return whether a call uses a rule of this kind, or of the kind that replaces it."""
         # The row of a mode over a kind of array, such as FakeMode, is that kind's.
         if self in op.rows or self.name in op.rows:
             return True
@@ -456,11 +272,11 @@ class MergedKind(RuleKind):
     def rows_below(
         self, rows: Sequence[Row], new: Row, *, keeps_below: bool
     ) -> tuple[Row, ...]:
-        """The rows with entries that the new one does not have."""
+        """Return the rows with entries that the new one does not have."""
         return tuple(row for row in rows if not row.fn.keys() <= new.fn.keys())
 
     def merge(self, rows: Sequence[Row]) -> Row | None:
-        """One row with the entries of all."""
+        """Merge the entries of all rows into one row."""
         if not rows:
             return None
         merged = {name: rule for row in rows for name, rule in row.fn.items()}
@@ -484,13 +300,13 @@ class KernelKind(RuleKind):
 
     @property
     def title(self) -> str:
-        """How messages call a kernel of this kind."""
+        """The name of a kernel of this kind in messages."""
         if self.name in (FAKE, DEFAULT):
             return f"{self.name} kernel"
         return f"kernel for '{self.name}'"
 
     def why_not(self, array_kind: str | None) -> str:
-        """Why a call of a kernel for some kind of array does not take this row."""
+        """Explain why a call does not take this row, given the kind of array of its kernel."""
         if self.name == FAKE:
             return "no argument is a FakeArray"
         if self.name == DEFAULT:
@@ -515,11 +331,11 @@ class BodyKind(RuleKind):
 
     @property
     def title(self) -> str:
-        """How messages call a body."""
+        """The name of a body in messages."""
         return "composite body"
 
     def why_not(self, array_kind: str | None) -> str:
-        """Why a call of a kernel for some kind of array does not take this row."""
+        """Explain why a call does not take this row, given the kind of array of its kernel."""
         return f"'{array_kind}' has a kernel"
 
     def check(self, definition: Definition, fn: Any) -> None:
@@ -599,7 +415,7 @@ class OwnKind(RuleKind):
     __slots__ = ()
 
 
-# Names of kinds of this package -> what registers a rule or kernel of the kind.
+# Names of kinds of this package -> the method that registers for the kind.
 _OWN = {
     **{
         name: f"register_{name}(fn)"
@@ -649,5 +465,188 @@ _kernel_kind = cache(KernelKind)
 
 
 def rule_kind(key: RuleKind | str) -> RuleKind:
-    """The kind of a row, which is that of a kernel for the name of a kind of array."""
+    """Return the rule kind of a row; for the name of a kind of array, the kind of its kernels."""
     return _kernel_kind(key) if isinstance(key, str) else key
+
+
+# ---- the definition of an operator, and the rows of its table ----
+
+
+ErrorT = TypeVar("ErrorT", bound=CustomOpError)
+
+
+class Site(Frozen):
+    """The run of a module, script or cell in which an operator is defined.
+
+    Attributes
+    ----------
+    code : CodeType
+        Its code. A module that is reloaded and a cell that runs again have a new one.
+    namespace : int
+        The identity of its globals.
+    """
+
+    code: CodeType
+    namespace: int
+
+    @classmethod
+    def of(cls, frame: FrameType) -> Site:
+        """Return the site of a running frame; in a thread, that of the function it runs."""
+        while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+            frame = frame.f_back
+        return cls(frame.f_code, id(frame.f_globals))
+
+
+class Definition(Frozen, compare=()):
+    """The definition of an operator."""
+
+    qualname: str
+    fn: Callable[..., Any]
+    schema: Schema
+    tags: frozenset[Tag]
+    place: str
+    module: str
+    site: Site | None = None
+
+    @property
+    def name(self) -> str:
+        """The name without namespace and overload."""
+        return self.qualname.partition("::")[2].partition(".")[0]
+
+    def error(
+        self,
+        cls: type[ErrorT],
+        what: str,
+        *where: str,
+        do: str,
+        parameter: str | None = "",
+        kind: str | None = None,
+    ) -> ErrorT:
+        """Build an error about the operator; see `Schema.error`."""
+        return self.schema.error(
+            cls, self.qualname, what, *where, do=do, parameter=parameter, kind=kind
+        )
+
+    def show(self, *parameters: str) -> str:
+        """Show the schema with the name in front, and carets under parameters."""
+        return self.schema.show(self.qualname, *parameters)
+
+
+class Row:
+    """A registration: one row of an operator's table.
+
+    Attributes
+    ----------
+    fn : object
+        The kernel or rule.
+    place : str
+        File and line that messages name.
+    owner : object
+        Whose closing takes it back; None where it stays.
+    """
+
+    __slots__ = ("fn", "owner", "place")
+
+    def __init__(self, fn: Any, place: str, owner: object = None) -> None:
+        self.fn: Any = fn
+        self.place: str = place
+        self.owner: object = owner
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
+    """Mark a row to skip: a call goes on to the next row.
+
+    Register it; it is never called. For a kind of array the default kernel follows,
+    then the composite body. For autograd the operator below follows, and its result is
+    not tracked.
+
+    Parameters
+    ----------
+    *args, **kwargs : object
+        Never read.
+
+    Raises
+    ------
+    MissingRuleError
+        Always.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::halve", mutates_args=())
+    ... def halve(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> with co.Library("doc", "IMPL", "CPU") as lib:
+    ...     lib.impl("halve", lambda x: x * 0)
+    ...     lib.impl("halve", co.fallthrough_kernel)
+    ...     print(halve(np.ones(2)))
+    [0.5 0.5]
+    """
+    raise MissingRuleError(
+        "fallthrough_kernel is called: it only marks a row to skip",
+        do='register it: lib.impl("name", fallthrough_kernel, "CPU")',
+    )
+
+
+def same_place(first: str, second: str) -> bool:
+    """Return whether two places are the same, so that one line ran twice.
+
+    Any two cells of notebooks count as the same place, since their files change.
+    """
+    return first == second or (is_interactive(first) and is_interactive(second))
+
+
+def is_interactive(where: str) -> bool:
+    """Return whether a place is in a notebook or at a prompt, not in a file."""
+    return where.startswith("<") or "ipykernel_" in where
+
+
+# ---- kinds of array that have kernels ----
+
+
+def check_device_types(
+    qualname: str, device_types: str | Iterable[str] | None
+) -> tuple[str, ...]:
+    """Return the names of kinds of array, and check that each is known; None is the default."""
+    if device_types is None:
+        return (DEFAULT,)
+    kinds = [device_types] if isinstance(device_types, str) else items_of(device_types)
+    if kinds is None:
+        raise RegistrationError(
+            f"{qualname}: device_types={shown(device_types)} does not name a kind of array",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    if not kinds:
+        raise RegistrationError(
+            f"{qualname}: device_types is empty, so the kernel would serve nothing",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    for kind in kinds:
+        if not isinstance(kind, str) or not is_known_device(kind):
+            known = known_devices()
+            hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
+            raise RegistrationError(
+                f"{qualname}: unknown device type {shown(kind)}{hint}",
+                f"known: {quoted(known)}",
+                do="register_fake for a fake kernel"
+                if isinstance(kind, str) and kind == FAKE
+                else "use a known one, or register_array_type first",
+                op=qualname,
+            )
+    return tuple(kinds)
+
+
+def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
+    """Raise if there are kernels by kind of array, but nothing to choose one by."""
+    has_array = any(holds_arrays(p.type) for p in schema.parameters)
+    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
+        return
+    raise RegistrationError(
+        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
+        " choose by",
+        schema.show(name),
+        do="add a parameter device: Device, or name no kinds of array",
+        op=name,
+    )

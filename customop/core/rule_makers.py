@@ -1,11 +1,11 @@
-"""What rules get, and makers of rules: partial derivatives, prepared kernels, axes."""
+"""Makers of rules: partial derivatives, prepared kernels, and rules along an axis."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, ClassVar, Concatenate, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,206 +21,11 @@ from customop.schema.schema import Schema
 from customop.schema.types import Base, ListOf, Maybe, SchemaType
 from customop.shapes.sizes import same_shape
 
-# ---- rule types ----
-# The first arguments of rules, and the types of rules as far as they can be written.
-
-
-class Context(Protocol):
-    """First argument of `setup_context` and `backward`: what one call keeps.
-
-    Rules may set attributes of any other name that does not begin with ``node_``. A
-    class that inherits from this and `typing.Protocol` can declare their types.
-
-    Attributes
-    ----------
-    saved_arrays : tuple of array
-        The arguments of `save_for_backward`; `saved_tensors` is the same.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> def keep(ctx: co.Context, inputs: tuple[np.ndarray, float], output: np.ndarray):
-    ...     ctx.factor = inputs[1]
-    >>> def backward(ctx: co.Context, grad: np.ndarray):
-    ...     return grad * ctx.factor, None
-    >>> @co.custom_op("doc::times", mutates_args=())
-    ... def times(x: np.ndarray, factor: float) -> np.ndarray:
-    ...     return x * factor
-    >>> op = times.register_autograd(backward, setup_context=keep)
-    >>> co.grad(op)(np.array(1.0), 3.0)
-    np.float64(3.0)
-    """
-
-    @property
-    def needs_input_grad(self) -> tuple[Any, ...]:
-        """For each positional input, whether its gradient is needed."""
-        ...
-
-    @property
-    def saved_arrays(self) -> tuple[Any, ...]:
-        """The arguments of `save_for_backward`."""
-        ...
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """Torch's name for `saved_arrays`."""
-        ...
-
-    def save_for_backward(self, *arrays: Any) -> None:
-        """Keep arrays, or None in their places, until the backward formula runs.
-
-        Parameters
-        ----------
-        *arrays : array or None
-
-        Raises
-        ------
-        GradientError
-            If a value is neither an array nor None.
-
-        Examples
-        --------
-        >>> import numpy as np, customop as co
-        >>> @co.custom_op("doc::saved_exp", mutates_args=())
-        ... def saved_exp(x: np.ndarray) -> np.ndarray:
-        ...     return np.exp(x)
-        >>> def keep(ctx, inputs, output):
-        ...     ctx.save_for_backward(output)
-        >>> def backward(ctx, grad):
-        ...     (y,) = ctx.saved_arrays
-        ...     return grad * y
-        >>> op = saved_exp.register_autograd(backward, setup_context=keep)
-        >>> co.grad(op)(np.array(0.0))
-        np.float64(1.0)
-        """
-
-    def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Say that no gradient flows through these outputs.
-
-        Parameters
-        ----------
-        *outputs : array
-
-        Examples
-        --------
-        >>> import numpy as np, customop as co
-        >>> @co.custom_op("doc::top", mutates_args=())
-        ... def top(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ...     return np.max(x), np.argmax(x)
-        >>> def keep(ctx, inputs, output):
-        ...     ctx.mark_non_differentiable(output[1])  # a position
-        ...     ctx.shape, ctx.at = inputs[0].shape, output[1]
-        >>> def backward(ctx, grad, _):
-        ...     return np.where(np.arange(ctx.shape[0]) == ctx.at, grad, 0.0)
-        >>> op = top.register_autograd(backward, setup_context=keep)
-        >>> co.grad(lambda x: op(x)[0])(np.array([1.0, 3.0, 2.0]))
-        array([0., 1., 0.])
-        """
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Say whether missing gradients of outputs come as zeros or as None.
-
-        Parameters
-        ----------
-        value : bool
-            True, the default, for zeros.
-
-        Examples
-        --------
-        >>> import numpy as np, customop as co
-        >>> @co.custom_op("doc::ends", mutates_args=())
-        ... def ends(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ...     return x - 1.0, x + 1.0
-        >>> def keep(ctx, inputs, output):
-        ...     ctx.set_materialize_grads(False)
-        >>> def backward(ctx, low, high):
-        ...     found = [grad for grad in (low, high) if grad is not None]
-        ...     return sum(found[1:], found[0])
-        >>> op = ends.register_autograd(backward, setup_context=keep)
-        >>> co.grad(lambda x: op(x)[0])(np.array(0.0))  # `high` is None
-        np.float64(1.0)
-        """
-
-    # Rules set attributes that no type can know.
-    def __getattr__(self, name: str, /) -> Any: ...
-    def __setattr__(self, name: str, value: Any, /) -> None: ...
-
-
-ContextT = TypeVar("ContextT", bound=Context)
-
-
-class BatchInfo(NamedTuple):
-    """First argument of a batching rule.
-
-    Attributes
-    ----------
-    batch_size : int
-        Number of rows.
-    randomness : str
-        ``"error"``, ``"same"`` or ``"different"``, the argument of `vmap`.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::outline", mutates_args=())
-    ... def outline(x: np.ndarray) -> np.ndarray:
-    ...     return np.zeros(x.shape)
-    >>> @outline.register_vmap
-    ... def _(info: co.BatchInfo, in_dims: tuple[int | None, ...], x: np.ndarray):
-    ...     print(info)
-    ...     return outline(x), in_dims[0]
-    >>> co.vmap(outline)(np.ones((3, 2))).shape
-    BatchInfo(batch_size=3, randomness='error')
-    (3, 2)
-    """
-
-    batch_size: int
-    randomness: str
-
-
-# Only the first parameters of a rule are typed. The others are those of the operator, but
-# for arrays of other classes too, so registration checks them. With the ParamSpec of the
-# operator, pyright (1.1.414) gives a chain of registrations the arrays of the rule.
-#
-# The short forms are for lambdas: pyright infers their parameters by number, unless the
-# union has a form with an ellipsis; mypy (2.4) infers none from `Concatenate` with an
-# ellipsis. So the short forms are separate overloads.
-ShortKernelFn: TypeAlias = (
-    Callable[[Any], object]
-    | Callable[[Any, Any], object]
-    | Callable[[Any, Any, Any], object]
-    | Callable[[Any, Any, Any, Any], object]
-)
-KernelFn: TypeAlias = Callable[..., object]
-ShortBackwardFn: TypeAlias = (
-    Callable[[ContextT, Any], Any]
-    | Callable[[ContextT, Any, Any], Any]
-    | Callable[[ContextT, Any, Any, Any], Any]
-)
-BackwardFn: TypeAlias = Callable[Concatenate[ContextT, ...], Any]
-SetupFn: TypeAlias = (
-    Callable[[ContextT, tuple[Any, ...], Any], object]
-    | Callable[Concatenate[ContextT, tuple[Any, ...], Any, ...], object]
-)
-JvpFn: TypeAlias = (
-    Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
-    | Callable[Concatenate[tuple[Any, ...], tuple[Any, ...], ...], tuple[Any, ...]]
-)
-ShortVmapFn: TypeAlias = (
-    Callable[[BatchInfo, tuple[Any, ...], Any], tuple[Any, ...]]
-    | Callable[[BatchInfo, tuple[Any, ...], Any, Any], tuple[Any, ...]]
-    | Callable[[BatchInfo, tuple[Any, ...], Any, Any, Any], tuple[Any, ...]]
-)
-VmapFn: TypeAlias = Callable[
-    Concatenate[BatchInfo, tuple[Any, ...], ...], tuple[Any, ...]
-]
-
-
 # ---- partial derivatives ----
 # Rules of reverse and forward mode with a formula per argument.
 
 
-# In place of the number of a parameter: the result of the call.
+# The number of the result of the call, where parameters have theirs.
 RESULT = -1
 
 
@@ -245,6 +50,7 @@ class Partials(GradRule):
 
     __slots__ = ("formulas", "made_at", "result")
     is_formula: ClassVar[bool] = True
+    has_tangents: ClassVar[bool] = True
 
     def __init__(self, formulas: Mapping[str, Any], result: str) -> None:
         self.formulas: dict[str, Any] = dict(formulas)
@@ -252,11 +58,11 @@ class Partials(GradRule):
         self.made_at: str = caller_place()
 
     def __call__(self, ctx: Any, *grads: Any) -> Any:
-        """As `backward`: a rule is registered like a function."""
+        """Call `backward`, since a rule is registered like a function."""
         return self.backward(ctx, *grads)
 
     def of(self, schema: Schema) -> dict[int, Partial]:
-        """The formulas by the numbers of their parameters, without those that are None."""
+        """Return the formulas by the number of their parameter, without those that are None."""
         names = [p.name for p in schema.parameters]
         found = {}
         for name, given in self.formulas.items():
@@ -275,7 +81,7 @@ class Partials(GradRule):
 
     @property
     def is_short(self) -> bool:
-        """Whether there are few enough formulas for code for each set of arguments."""
+        """True if generated code for each set of tracked arguments is worth it."""
         return len(self.formulas) - [*self.formulas.values()].count(None) <= 3
 
     def forward(self, call: GradCall) -> Any:
@@ -297,13 +103,17 @@ class Partials(GradRule):
         return call.track(node, out)
 
     def backward(self, ctx: Any, g: Any) -> dict[str, Any]:
-        """The gradients of the tracked arguments, by name."""
+        """Return the gradients of the tracked arguments, by name."""
         saved = dict(zip(ctx.node_needs, ctx.saved_arrays, strict=True))
         names = [p.name for p in ctx.node_op.schema.parameters]
         found = dict.fromkeys(self.formulas)
         for slot, (formula, needs) in ctx.node_partials:
             found[names[slot]] = formula(g, *[saved[need] for need in needs])
         return found
+
+    def pushforward(self, op: RuleTable) -> Pushforward:
+        """Return the rule of forward mode with the same formulas."""
+        return Pushforward(op, self)
 
     def check(self, op: Definition) -> None:
         """Raise unless the formulas fit the operator."""
@@ -338,7 +148,7 @@ class Pushforward:
         self.__wrapped__: Any = (*formulas, rule.backward)[0]
 
     def __call__(self, primals: Any, tangents: Any, **keywords: Any) -> Any:
-        """The result, and its tangent or None."""
+        """Return the result, and its tangent or None."""
         values = (*primals, *keywords.values())
         out = self.op.run(*values)
         total = None
@@ -354,14 +164,14 @@ class Pushforward:
 
 
 def fitted(t: Any, out: Any) -> Any:
-    """A tangent in the shape and dtype of the result."""
+    """Convert a tangent to the shape and dtype of the result."""
     if not same_shape(t.shape, out.shape):
         t = call_numpy(np.broadcast_to, t, tuple(out.shape))
     return in_dtype(t, out.dtype)
 
 
 def in_dtype(g: Any, dtype: Any) -> Any:
-    """A gradient or tangent in another dtype; its real part for a real one."""
+    """Convert a gradient or tangent to another dtype; a real dtype gets its real part."""
     if type(g) is np.ndarray and g.dtype.kind == "f":
         return g if g.dtype == dtype else g.astype(dtype)
     if is_real_float(dtype) and not is_real_float(g.dtype):
@@ -370,7 +180,7 @@ def in_dtype(g: Any, dtype: Any) -> Any:
 
 
 def _taken_apart(given: Any) -> tuple[Callable[..., Any], Sequence[str]]:
-    """A formula, and the names of its values."""
+    """Return a formula, and the names of its values."""
     if isinstance(given, tuple):
         return given
     code = given.__code__
@@ -494,7 +304,7 @@ def _wrong(op: Definition, what: str, parameter: str) -> RegistrationError:
 
 
 # ---- prepared ----
-# Kernels with a second form for calls whose lists and numbers are known before.
+# Kernels with a second form for calls whose lists and numbers are known in advance.
 
 
 KernelT = TypeVar("KernelT", bound=Callable[..., Any])
@@ -552,12 +362,12 @@ def prepared(kernel: KernelT, prepare: Prepare, /) -> KernelT:
 
 
 def find_prepare(kernel: Any) -> Prepare | None:
-    """The function that makes the second form of a kernel, or None."""
+    """Return the function that makes the second form of a kernel, or None."""
     return _prepares.get(kernel) if type(kernel) is FunctionType else None
 
 
 def fixed(kernel: Callable[..., Any], constants: Sequence[Any]) -> Callable[..., Any]:
-    """The kernel as a function of its arrays, which come first."""
+    """Make a function of the arrays alone, which come first, with the other values fixed."""
     own = [again(value) for value in constants]  # the caller may change its lists
     prepare = find_prepare(kernel)
     if prepare is not None:
@@ -568,19 +378,19 @@ def fixed(kernel: Callable[..., Any], constants: Sequence[Any]) -> Callable[...,
 
 
 def again(value: Any) -> Any:
-    """A constant with lists of its own."""
+    """Copy the lists of a constant."""
     return [again(item) for item in value] if type(value) is list else value
 
 
 def has_arrays_first(op: RuleTable) -> bool:
-    """Whether the parameters are arrays and then others, none of them by name only."""
+    """Return whether arrays come first among the parameters, and none is keyword-only."""
     count = len(op.array_slots)
     is_first = op.array_slots == (*range(count),)
     return bool(count and is_first and not (op.nested_slots or op.schema.keyword_only))
 
 
 def constants_key(op: RuleTable) -> list[str] | None:
-    """Texts of hashable values made of those of the other parameters, ``v1`` and so on.
+    """Write hashable values of the other parameters, which are called ``v1`` and so on.
 
     None where a parameter may have values that are equal but not the same, or none that
     can be hashed.
@@ -608,7 +418,7 @@ def _key_text(name: str, declared: SchemaType) -> str | None:
 
 
 def _is_exact(declared: SchemaType) -> bool:
-    """Whether equal values of a type are the same value."""
+    """Return whether values of a type that compare equal are the same."""
     item = declared.item if isinstance(declared, Maybe) else declared
     return isinstance(item, Base) and item.name in ("int", "bool", "str")
 

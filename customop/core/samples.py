@@ -1,13 +1,12 @@
-"""Samples of calls, arguments by name, and waivers of checks."""
+"""What opcheck knows of an operator: samples to run it on, and checks that may fail."""
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from customop.arrays.nested import flatten, show_values
+from customop.arrays.nested import show_values
 from customop.core.table import RuleTable
 from customop.errors import (
     ArgumentError,
@@ -58,14 +57,14 @@ class Sample(Frozen, compare=()):
 
 
 def call_text(qualname: str, sample: Sample) -> str:
-    """A call with its arrays in short: ``mylib::scale(f64[3], k=2.0)``."""
+    """Write a call with short texts for arrays: ``mylib::scale(f64[3], k=2.0)``."""
     texts = [show_values([value]) for value in sample.args]
     texts += [f"{name}={show_values([v])}" for name, v in sample.kwargs.items()]
     return f"{qualname}({', '.join(texts)})"
 
 
 def as_samples(qualname: str, fn: Any, found: Any) -> tuple[Sample, ...]:
-    """Samples of what a function gives: samples, tuples, or a strategy of them.
+    """Convert what a function returned to samples: samples, tuples, or a strategy of them.
 
     Raises
     ------
@@ -129,48 +128,6 @@ def _drawn(strategy: Any, count: int = 10) -> list[Any]:
     return found
 
 
-# ---- the arguments of a function that is transformed, by name ----
-
-
-def given_by_name(
-    fn: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Arguments by the names of the parameters; by numbers where a function hides them."""
-    try:
-        assert fn is not None
-        return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
-    except (AssertionError, TypeError, ValueError):
-        return {**{f"{i}": value for i, value in enumerate(args)}, **kwargs}
-
-
-def name_of(array: Any, fn: Callable[..., Any] | None, inputs: Any) -> str:
-    """The argument that is an array or holds it, as in ``argument 'x'``.
-
-    `inputs` are the arguments, or a pair of those by position and those by name.
-    """
-    is_pair = len(inputs) == 2 and type(inputs[1]) is dict
-    args, kwargs = inputs if is_pair and type(inputs[0]) is tuple else (inputs, {})
-    if not args and not kwargs:  # the usual case: it is the only argument
-        args = (array,)
-    for name, value in given_by_name(fn, args, kwargs).items():
-        if any(leaf is array for leaf in flatten(value)[0]):
-            return f"argument {name}" if name.isdigit() else f"argument '{name}'"
-    return "an argument"
-
-
-def explain_read_only(
-    error: ValueError, what: str, names: Sequence[str], do: str
-) -> None:
-    """Add to NumPy's error what is read-only and what to write instead."""
-    if "read-only" in str(error) and names:
-        is_one = len(names) == 1
-        error.add_note(
-            f"inside {what} {quoted(names)} {'is' if is_one else 'are'} read-only, as a"
-            f" write would change {'it' if is_one else 'them'} outside\n"
-            f"  do: write to a copy, {names[0]} = {names[0]}.copy(); or {do}"
-        )
-
-
 # ---- waivers ----
 # Checks of opcheck that an operator fails on purpose, each with a reason.
 
@@ -201,7 +158,7 @@ CHECK_NAMES: Final = (
 def with_waiver(
     op: RuleTable, check: str, reason: str, *, override: bool
 ) -> Mapping[str, str]:
-    """The waivers of an operator and another one, after a look at its arguments.
+    """Check a new waiver, and return it with those that the operator has.
 
     Raises
     ------

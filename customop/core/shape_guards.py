@@ -1,4 +1,4 @@
-"""Shapes of a call as one expression, for the fast path of its generated function.
+"""The shapes of a call as one expression, for the fast path of its generated function.
 
 Arguments that it accepts are right. Those that it rejects take the slow path, where
 `shape_check` accepts them or says what is wrong. So it covers only the usual forms.
@@ -29,42 +29,12 @@ from customop.shapes.notation import Axis, Length, Loop, Shape, names_in
 from customop.shapes.sizes import made
 
 
-class _Unusual(Exception):
-    """A form that the expression does not cover."""
-
-
-class _Names:
-    """How the expression writes the length of each name."""
-
-    def __init__(self, bind: Callable[[str, Any], str], texts: dict[str, str]) -> None:
-        self.bind = bind
-        self.texts = texts
-        self.loops: dict[str, str] = {}
-        self.waiting: list[tuple[Axis, str]] = []
-        # Places of `*#batch`, by its name.
-        self.spread: dict[str, list[str]] = {}
-        # Names known only from an argument that may be missing.
-        self.uncertain: set[str] = set()
-
-    def branch(self) -> _Names:
-        """These names, for an argument that may be missing."""
-        other = _Names(self.bind, dict(self.texts))
-        other.loops = dict(self.loops)
-        other.uncertain = self.uncertain
-        return other
-
-    def leave(self, other: _Names) -> None:
-        """Note the names of a branch: its argument may be missing."""
-        self.uncertain.update(other.texts.keys() - self.texts.keys())
-        self.uncertain.update(f"*{n}" for n in other.loops.keys() - self.loops.keys())
-
-
 def shape_guards(
     schema: Schema,
     bind: Callable[[str, Any], str],
     fits: Callable[[Sequence[Any]], bool],
 ) -> list[str]:
-    """Conditions under which NumPy arrays fit their shapes.
+    """Return conditions under which NumPy arrays fit their shapes.
 
     `bind` gives a name to a value; `fits` is the complete check, for unusual schemas.
     """
@@ -80,7 +50,7 @@ def shape_guards(
 def argument_check(
     qualname: str, schema: Schema
 ) -> Callable[[Sequence[Any]], None] | None:
-    """A function that raises for arguments whose shapes do not fit; None without shapes.
+    """Return a function that raises unless the shapes of arguments fit; None without shapes.
 
     It tries the expression first, which works for arrays of all kinds: 0.5 us instead of
     5 for two arrays that fit, on CPython 3.11.7.
@@ -109,7 +79,7 @@ def argument_check(
 
 
 def _as_function(schema: Schema) -> Callable[..., bool] | None:
-    """The expression as a function of all arguments, or None for an unusual form."""
+    """Return the expression as a function of all arguments, or None for an unusual form."""
     bound: dict[str, Any] = {}
     parameters = [p.name for p in schema.parameters]
     try:
@@ -120,7 +90,7 @@ def _as_function(schema: Schema) -> Callable[..., bool] | None:
 
 
 def _binder(bound: dict[str, Any], taken: Sequence[str]) -> Callable[[str, Any], str]:
-    """A function that gives a name to a value, different from all parameters."""
+    """Return a function that gives a value a name which no parameter has."""
 
     def bind(name: str, value: Any) -> str:
         while name in taken:
@@ -139,8 +109,11 @@ def _lambda(
     return guard
 
 
+# ---- all conditions of a schema ----
+
+
 def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
-    """Conditions on required arrays first, then on sums, then on optional arguments."""
+    """Return conditions on required arrays, then on sums, then on optional arguments."""
     numbers = [n for n in number_names(schema) if not _is_maybe(schema, n)]
     names = _Names(bind, {name: name for name in numbers})
     shaped = [p for p in schema.parameters if has_shape(p.type)]
@@ -155,7 +128,7 @@ def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
 
 
 def _of_results(schema: Schema, names: _Names) -> Iterator[str]:
-    """Conditions on lengths of results that may be negative: differences and numbers."""
+    """Yield conditions on lengths of results that may be negative: differences, numbers."""
     numbers = number_names(schema)
     known = {n for p in schema.parameters for s in shapes_in(p.type) for n in s.names}
     shapes = [shape for r in schema.returns for shape in shapes_in(r.type)]
@@ -173,7 +146,7 @@ def _is_maybe(schema: Schema, name: str) -> bool:
 
 
 def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
-    """Conditions on axes that need names of others: sums, and axes that may be 1."""
+    """Yield conditions on axes that need names of others: sums, and axes that may be 1."""
     waiting, names.waiting = names.waiting, []
     spread: dict[str, list[str]] = {}
     for axis, text in waiting:
@@ -194,7 +167,7 @@ def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
 def _of_spread(
     name: str, texts: Sequence[str], names: _Names, *, may_spread: bool
 ) -> Iterator[str]:
-    """Conditions on the places of `*#batch`: equal, or NumPy can broadcast them."""
+    """Yield conditions on the places of `*#batch`: equal, or NumPy can broadcast them."""
     known = names.loops.get(name)
     if known is not None:
         into = names.bind("_spreads", _spreads)
@@ -209,19 +182,15 @@ def _of_spread(
 
 
 def _spreads(lengths: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether NumPy can broadcast axes to the wanted ones."""
+    """Return whether NumPy can broadcast axes to the wanted ones."""
     return broadcast((lengths, wanted)) == wanted
 
 
-def _plain(declared: Any) -> ArrayType:
-    """The type of an array that cannot be replaced by a number."""
-    if not isinstance(declared, ArrayType) or declared.or_number:
-        raise _Unusual
-    return declared
+# ---- conditions on one argument ----
 
 
 def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
-    """Conditions on an array or None, or on a list of arrays.
+    """Yield conditions on an array or None, or on a list of arrays.
 
     They may use the names of other arguments, but not the other way round.
     """
@@ -239,7 +208,7 @@ def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
 
 
 def _of_list(name: str, declared: ListOf, var: str, names: _Names) -> list[str]:
-    """Conditions on the arrays of a list: the first defines new names for the others."""
+    """Return conditions on the arrays of a list; the first defines names for the others."""
     item = _plain(declared.item)
     texts = list(_of_array(f"{name}[0]", item, var, names))
     texts += _of_waiting(names, may_spread=False)
@@ -276,6 +245,13 @@ def _of_array(name: str, declared: ArrayType, var: str, names: _Names) -> Iterat
         yield _of_dtype(f"{name}.dtype", declared.element, names)
 
 
+def _plain(declared: Any) -> ArrayType:
+    """Return the type if it is that of an array that no number can replace."""
+    if not isinstance(declared, ArrayType) or declared.or_number:
+        raise _Unusual
+    return declared
+
+
 def _of_dtype(text: str, element: str, names: _Names) -> str:
     dtypes = [np.dtype(d) for d in ELEMENTS[element].dtypes]
     if not dtypes:  # NumPy lacks it: bfloat16
@@ -287,8 +263,11 @@ def _of_dtype(text: str, element: str, names: _Names) -> str:
     return f"({text} is {first} or {text} in {others})"
 
 
+# ---- conditions on the axes of one array ----
+
+
 def _of_axes(value: str, shape: Shape, var: str, names: _Names) -> Iterator[str]:
-    """Conditions on the lengths of an array, the number of axes first."""
+    """Yield conditions on the lengths of an array, the number of axes first."""
     sign = "==" if shape.loop is None else ">="
     yield f"{names.bind('_len', len)}({var} := {value}) {sign} {len(shape.axes)}"
     end = len(shape.after)
@@ -304,7 +283,7 @@ def _of_axes(value: str, shape: Shape, var: str, names: _Names) -> Iterator[str]
 
 
 def _middle(shape: Shape, var: str, names: _Names) -> str:
-    """The axes of the loop. A slice made in advance saves 20 ns, CPython 3.11.7."""
+    """Return the axes of the loop. A slice made in advance saves 20 ns, CPython 3.11.7."""
     start, stop = len(shape.before), -len(shape.after)
     if not start and not stop:
         return var
@@ -342,7 +321,7 @@ def _of_axis(axis: Axis, text: str, names: _Names) -> Iterator[str]:
 
 
 def _of_sum(axis: Axis, text: str, names: _Names) -> Iterator[str]:
-    """An axis such as `n+1` defines a new name; other sums wait for their names."""
+    """Define a new name by an axis such as `n+1`; other sums wait for their names."""
     length = axis.length
     assert isinstance(length, tuple)
     sign, name, number = length
@@ -364,12 +343,45 @@ def _is(axis: Axis, text: str, wanted: str) -> str:
     return f"{text} == {wanted}"
 
 
+# ---- how the expression writes lengths ----
+
+
+class _Unusual(Exception):
+    """Raised for a form that the expression does not cover."""
+
+
+class _Names:
+    """The texts of the lengths that the expression knows by name."""
+
+    def __init__(self, bind: Callable[[str, Any], str], texts: dict[str, str]) -> None:
+        self.bind = bind
+        self.texts = texts
+        self.loops: dict[str, str] = {}
+        self.waiting: list[tuple[Axis, str]] = []
+        # Places of `*#batch`, by its name.
+        self.spread: dict[str, list[str]] = {}
+        # Names known only from an argument that may be missing.
+        self.uncertain: set[str] = set()
+
+    def branch(self) -> _Names:
+        """Return a copy of these names, for an argument that may be missing."""
+        other = _Names(self.bind, dict(self.texts))
+        other.loops = dict(self.loops)
+        other.uncertain = self.uncertain
+        return other
+
+    def leave(self, other: _Names) -> None:
+        """Note the names of a branch, whose argument may be missing."""
+        self.uncertain.update(other.texts.keys() - self.texts.keys())
+        self.uncertain.update(f"*{n}" for n in other.loops.keys() - self.loops.keys())
+
+
 def _is_known(length: Length | None, names: _Names) -> bool:
     return all(name in names.texts for name in names_in(length))
 
 
 def _write(length: Length | None, names: _Names) -> str:
-    """A length in terms of the names of the expression."""
+    """Return a length in terms of the names of the expression."""
     if isinstance(length, tuple):
         sign, left, right = length
         return f"({_write(left, names)} {sign} {_write(right, names)})"

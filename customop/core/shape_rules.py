@@ -1,4 +1,4 @@
-"""Rules from the shapes in a schema, and from the tags inplace, out and reduction.
+"""Rules from the shapes in a schema: fake kernels, and batching.
 
 A loop is any number of axes at the front, ``...`` or ``*batch``, followed by named axes.
 As with a gufunc of NumPy, the kernel treats each row of the loop separately.
@@ -19,12 +19,9 @@ from customop.arrays.fake import FakeArray, fake_like, is_symbolic_call, make_fa
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import abbreviated, flat
 from customop.arrays.numpy_functions import call_numpy
-from customop.core.derived_rules import (
+from customop.core.batch_rows import (
     align,
-    move_batch_first,
     pairs_of,
-    rank_of_rows,
-    run_rows,
 )
 from customop.core.rule_kind import COMPOSITE
 from customop.core.table import RuleTable
@@ -33,19 +30,17 @@ from customop.later import later
 from customop.schema.coerce import typed_arrays
 from customop.schema.schema import Schema
 from customop.schema.shape_check import number_names, sizes_of
-from customop.schema.tags import Tag
 from customop.schema.types import (
     ArrayType,
     ListOf,
     Maybe,
     SchemaType,
-    is_array_type,
     item_shape,
     shapes_in,
 )
 from customop.shapes.lengths import Sizes, broadcast, unknown_names, why_unknown
 from customop.shapes.notation import Shape
-from customop.shapes.sizes import made, product
+from customop.shapes.sizes import made
 
 sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 
@@ -54,19 +49,19 @@ sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 
 
 def _shapes(schema: Schema) -> list[Shape]:
-    """Shapes of all arrays among the parameters."""
+    """Return the shapes of all arrays among the parameters."""
     return [shape for p in schema.parameters for shape in shapes_in(p.type)]
 
 
 def result_types(schema: Schema) -> list[ArrayType] | None:
-    """Types of the results if all are arrays with a shape, otherwise None."""
+    """Return the types of the results if all are arrays with a shape, otherwise None."""
     types = [r.type for r in schema.returns]
     found = [t for t in types if isinstance(t, ArrayType) and t.shape is not None]
     return found if found and len(found) == len(types) else None
 
 
 def loop_name(schema: Schema) -> str | None:
-    """Name of the loop of an operator, empty for ``...``; None without a loop.
+    """Return the name of an operator's loop, empty for ``...``; None without a loop.
 
     Some array must have axes after the loop: ``...`` alone says nothing about an array.
     """
@@ -84,7 +79,7 @@ def loop_name(schema: Schema) -> str | None:
 
 
 def why_no_fake(schema: Schema) -> str:
-    """Why the shapes of a schema give no fake kernel; empty if they do."""
+    """Say why the shapes of a schema give no fake kernel; empty if they do."""
     results = result_types(schema)
     if not all(isinstance(r.type, ArrayType) for r in schema.returns):
         return "not all its results are single arrays"
@@ -100,8 +95,8 @@ def why_no_fake(schema: Schema) -> str:
     return ""
 
 
-def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
-    """A fake kernel from the shapes of an operator, or None if they say too little."""
+def fake_of_shapes(op: RuleTable) -> Callable[..., Any] | None:
+    """Return a fake kernel from the shapes of an operator, or None if they say too little."""
     if not op.schema.has_shapes or why_no_fake(op.schema):
         return None
     return partial(_fake, op, {})
@@ -117,7 +112,7 @@ _REMEMBERED = 256
 def _fake(
     op: RuleTable, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any
 ) -> Any:
-    """Fake results by the shapes of the arguments, remembered for the next such call."""
+    """Return fake results by the shapes of the arguments, and remember them."""
     values = (*args, *keywords.values())
     if made and is_symbolic_call(values):  # whose answers may be guards
         return _result(op, _metas(op, values))
@@ -137,7 +132,7 @@ def _result(op: RuleTable, metas: Sequence[_Meta]) -> Any:
 
 
 def _mark(value: Any) -> Any:
-    """The properties of an argument that the results depend on."""
+    """Return the properties of an argument on which the results depend."""
     if type(value) is FakeArray:
         return (value.shape, value.dtype, value.strides, value.device)
     if is_array(value):
@@ -189,7 +184,7 @@ def _meta(
 
 
 def _has_shape(array: Any, shape: tuple[int, ...]) -> bool:
-    """Whether an array certainly has a shape."""
+    """Return whether an array certainly has a shape."""
     own = tuple(array.shape)
     if not made or (all_plain(own) and all_plain(shape)):
         return own == shape
@@ -211,7 +206,7 @@ def _unknown(op: RuleTable, name: str) -> MissingRuleError:
 
 
 def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
-    """The axes ``...`` of all arguments, broadcast together."""
+    """Broadcast the axes ``...`` of all arguments together."""
     pairs = zip(op.schema.parameters, values, strict=True)
     arrays = [(v, s) for p, value in pairs for v, s in _with_shapes(value, p.type)]
     unnamed = [(v, s) for v, s in arrays if s.loop and not s.loop.name]
@@ -228,7 +223,7 @@ def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _with_shapes(value: Any, declared: SchemaType) -> list[tuple[Any, Shape]]:
-    """Arrays of an argument that have a shape in their type."""
+    """Return the arrays of an argument whose type has a shape, and these shapes."""
     found = typed_arrays(value, declared)
     return [(v, t.shape) for _, v, t in found if t.shape is not None and is_array(v)]
 
@@ -237,7 +232,7 @@ def _with_shapes(value: Any, declared: SchemaType) -> list[tuple[Any, Shape]]:
 
 
 def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
-    """The dtype that NumPy gives a result of this class of elements.
+    """Return the dtype that NumPy gives a result of this class of elements.
 
     Arguments of other classes, such as indices next to floats, do not count.
     """
@@ -259,8 +254,8 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
 # ---- batching by the shapes in a schema: the batch is one more axis of the loop ----
 
 
-def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
-    """The batching rule of an operator with a loop, or None for other operators."""
+def vmap_of_shapes(op: RuleTable) -> Callable[..., Any] | None:
+    """Return the batching rule of an operator with a loop, or None for other operators."""
     if not op.schema.has_shapes or op.schema.written or op.sees_seed:
         return None
     # A body made of operators is batched by its operators.
@@ -275,14 +270,14 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _has_hidden_loop(schema: Schema, name: str) -> bool:
-    """Whether arrays in dicts, tuples or objects have the loop: these are not batched."""
+    """Return whether arrays in dicts, tuples or objects have the loop; these are not batched."""
     inside = [p.type for p in schema.parameters if item_shape(p.type) is None]
     shapes = [shape for t in inside for shape in shapes_in(t)]
     return any(shape.loop is not None and shape.loop.name == name for shape in shapes)
 
 
 class _Step(NamedTuple):
-    """How to batch an argument that has the loop."""
+    """The way to batch an argument that has the loop."""
 
     slot: int
     dim: int | None
@@ -304,7 +299,7 @@ class _Batches:
         self.known: dict[tuple[Any, ...], list[_Step] | None] = {}
 
     def steps(self, in_dims: tuple[Any, ...]) -> list[_Step] | None:
-        """The steps for a batch; None where an array without the loop has one."""
+        """Return the steps for a batch; None if an array without the loop has a batch."""
         if in_dims not in self.known:
             self.known[in_dims] = self._plan(in_dims)
         return self.known[in_dims]
@@ -356,7 +351,7 @@ def _batch(
 
 
 def _loop_of(value: Any, step: _Step) -> tuple[int, ...]:
-    """The axes of the loop in one row of an array."""
+    """Return the axes of the loop in one row of an array."""
     shape = tuple(value.shape)
     dim = step.dim
     if dim is None:
@@ -365,7 +360,7 @@ def _loop_of(value: Any, step: _Step) -> tuple[int, ...]:
 
 
 def _widened(value: Any, step: _Step, wide: tuple[int, ...]) -> Any:
-    """An array with the batch in front of its loop."""
+    """Put the batch in front of the loop of an array."""
     rank = len(wide) + step.behind
     shape = tuple(value.shape)
     if step.dim != 0 or len(shape) != rank:
@@ -387,7 +382,7 @@ def _batch_nested(
     *args: Any,
     **keywords: Any,
 ) -> Any:
-    """The same as `_batch` for arguments that are lists of arrays."""
+    """Batch a call with lists of arrays; see `_batch`."""
     types = [p.type for p in op.schema.parameters]
     rows = _NestedBatch(name, info.batch_size)
     pairs = pairs_of(in_dims, args, keywords)
@@ -420,7 +415,7 @@ def _map_arrays(
 
 
 class _NestedBatch:
-    """The arguments of a batched call, to be brought to one loop."""
+    """The arguments of a batched call while they are brought to one loop."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -443,7 +438,7 @@ class _NestedBatch:
         return shape.loop is not None and shape.loop.name == self.name
 
     def align(self, value: Any, dim: Any, shape: Shape | None) -> Any:
-        """An array with the batch in front of its loop; other values as they are."""
+        """Put the batch in front of the loop of an array; return other values unchanged."""
         if shape is None or not is_array(value) or not self._has_loop(shape):
             return value
         rank = len(self.loop) + len(shape.after)
@@ -458,7 +453,7 @@ class _NestedBatch:
         return call_numpy(np.broadcast_to, first, wanted)
 
     def are_in(self, out: Any, types: Sequence[ArrayType]) -> bool:
-        """Whether all results have the batch and then the axes of the loop."""
+        """Return whether all results have the batch and then the axes of the loop."""
         wanted = (self.size, *self.loop)
         outs = out if isinstance(out, tuple) else (out,)
         for value, declared in zip(outs, types, strict=True):
@@ -467,150 +462,3 @@ class _NestedBatch:
             if tuple(value.shape)[:count] != wanted:
                 return False
         return True
-
-
-# ---- rules from `Tag.reduction`, by the parameters `axis` and `keepdims` ----
-
-
-def _is_derivable(op: RuleTable) -> bool:
-    """Whether the operator takes one array and returns arrays."""
-    arrays = len(op.array_slots) == 1 and not op.nested_slots
-    returns = op.schema.returns
-    return (
-        Tag.reduction in op.tags
-        and arrays
-        and bool(returns)
-        and all(is_array_type(r.type) for r in returns)
-    )
-
-
-def derive_fake_reduction(op: RuleTable) -> Callable[..., Any] | None:
-    """A fake kernel of a reduction, or None for other operators."""
-    return partial(_reduced, op) if _is_derivable(op) else None
-
-
-def _reduced(op: RuleTable, *args: Any, **keywords: Any) -> Any:
-    """Fake results without the reduced axes, of the dtype of the input."""
-    named = _named(op, (*args, *keywords.values()))
-    x = args[0]
-    axes = _axes(op, named["axis"], len(x.shape))
-    kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
-    gone = [n for i, n in enumerate(x.shape) if i not in axes]
-    shape = kept if named.get("keepdims") else gone
-    out = FakeArray(shape, dtype_of(x), device=device_of(x))
-    return (out,) * len(op.schema.returns) if op.schema.is_tuple else out
-
-
-def _named(op: RuleTable, values: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip([p.name for p in op.schema.parameters], values, strict=True))
-
-
-def _axes(op: RuleTable, axis: Any, rank: int) -> tuple[int, ...]:
-    """The reduced axes, counted from the front."""
-    if axis is None:
-        return tuple(range(rank))
-    wanted = axis if isinstance(axis, list | tuple) else (axis,)
-    for one in wanted:
-        if not -rank <= one < rank:
-            raise ShapeError(
-                f"{op.qualname}: axis {one} of an array of {rank} axes",
-                op.schema.show(op.qualname, "axis"),
-                do=f"use an axis from {-rank} to {rank - 1}"
-                if rank
-                else "use axis=None for an array without axes",
-                op=op.qualname,
-                parameter="axis",
-            )
-    return tuple([one % rank for one in wanted])
-
-
-def derive_vmap_reduction(op: RuleTable) -> Callable[..., Any] | None:
-    """The batching rule of a reduction, or None for other operators."""
-    return partial(_batch_reduction, op) if _is_derivable(op) else None
-
-
-def _batch_reduction(
-    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
-) -> tuple[Any, Any]:
-    """Reduce one axis further back, with the batch in front."""
-    x = move_batch_first(args[0], in_dims[0])
-    named = _named(op, (*args, *keywords.values()))
-    axis, rank = named["axis"], len(x.shape) - 1
-    many = op.schema.is_tuple
-    dims = (0,) * len(op.schema.returns) if many else 0
-    if axis is not None:
-        axes = [i + 1 for i in _axes(op, axis, rank)]
-        named["axis"] = axes if isinstance(axis, list | tuple) else axes[0]
-        return op.invoke(_values(op, named, x)), dims
-    # All axes of a row as one, which `axis` can name whatever its type.
-    flat = call_numpy(np.reshape, x, (x.shape[0], product(x.shape[1:])))
-    is_list = isinstance(_item(op), ListOf)
-    keep = named.get("keepdims")
-    named |= {"axis": [1] if is_list else 1} | ({"keepdims": False} if keep else {})
-    out = op.invoke(_values(op, named, flat))
-    if keep:
-        shape = (x.shape[0], *(1,) * rank)
-        outs = [call_numpy(np.reshape, o, shape) for o in (out if many else (out,))]
-        out = tuple(outs) if many else outs[0]
-    return out, dims
-
-
-def _item(op: RuleTable) -> Any:
-    declared = next(p.type for p in op.schema.parameters if p.name == "axis")
-    return declared.item if isinstance(declared, Maybe) else declared
-
-
-def _values(op: RuleTable, named: dict[str, Any], x: Any) -> list[Any]:
-    """Values of all parameters in order, with another first array."""
-    return [x, *[named[p.name] for p in op.schema.parameters[1:]]]
-
-
-# ---- rules from `Tag.inplace` and `Tag.out` ----
-# An in-place operator writes its first array and returns it. An out operator writes its
-# keyword-only arrays and returns them in order. Since the results are arguments, a fake
-# kernel and a batching rule follow.
-
-
-def returned_slots(op: RuleTable) -> list[int]:
-    """Numbers of the arguments that are returned; empty without the tags."""
-    if Tag.inplace not in op.tags and Tag.out not in op.tags:
-        return []
-    return [i for i, p in enumerate(op.schema.parameters) if p.is_written]
-
-
-def _returned(op: RuleTable, values: Sequence[Any]) -> Any:
-    """The result of a call: those of its arguments that are returned."""
-    found = tuple(values[slot] for slot in returned_slots(op))
-    return found if op.schema.is_tuple else found[0]
-
-
-def derive_fake_inplace(op: RuleTable) -> Callable[..., Any] | None:
-    """A fake kernel of an operator that returns its arguments or nothing, or None."""
-    if returned_slots(op):
-        return lambda *args, **keywords: _returned(op, (*args, *keywords.values()))
-    return None if op.schema.returns else _return_nothing
-
-
-def _return_nothing(*args: Any, **keywords: Any) -> None:
-    """The fake kernel of an operator without a result."""
-
-
-def derive_vmap_inplace(op: RuleTable) -> Callable[..., Any] | None:
-    """The batching rule of an operator that returns its arguments, or None."""
-    if not returned_slots(op) or op.sees_seed:
-        return None
-    return partial(_batch_inplace, op)
-
-
-def _batch_inplace(
-    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
-) -> tuple[Any, Any]:
-    """Write all rows, and return the arguments themselves."""
-    pairs = pairs_of(in_dims, args, keywords)
-    if Tag.pointwise in op.tags and not op.nested_slots:
-        rank = rank_of_rows(pairs)
-        op.invoke([align(value, dim, rank) for value, dim in pairs])
-    else:
-        run_rows(op, pairs, info.batch_size)
-    values, dims = zip(*pairs, strict=True)
-    return _returned(op, values), _returned(op, dims)

@@ -25,119 +25,29 @@ from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import MISSING
 
-# ---- the lock held while tables of operators change ----
-
-
-class _ChangeLock:
-    """A lock that finalizers may request at any moment.
-
-    The garbage collector runs finalizers between any two lines, also while this thread
-    holds the lock. Their work waits until the lock is free.
-    """
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-        self._depth = 0
-        self.later: deque[Callable[[], None]] = deque()
-        # Changes of any table so far: the tables are the same while it is the same.
-        self.count: int = 0
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            while self._depth == 1 and self.later:
-                self.later.popleft()()
-        finally:
-            self._depth -= 1
-            self._lock.release()
-
-
-# Held while a table changes or a kernel is marked as proven; calls never wait for it.
-changing: _ChangeLock = _ChangeLock()
-
-# The lock must be free in a process that is forked while a table changes.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=changing.__enter__,
-        after_in_parent=changing.__exit__,
-        after_in_child=changing.__exit__,
-    )
-
-
-# ---- the kernel that generated code may call at once for plain arrays of NumPy ----
-
-
-class Never:
-    """A class without objects: a guard for it always fails."""
-
-
-class FastKernel:
-    """The kernel of an operator that plans of transforms call without the operator.
-
-    A plan tests ``type(x) is fast.array``, and that no mode is open.
-
-    Attributes
-    ----------
-    array : type
-        The class of arrays that the kernel takes: NumPy's, or one without objects while
-        calls must go to the operator.
-    kernel : callable
-        It has proven its contract.
-    """
-
-    __slots__ = ("_is_drawn", "_is_open", "array", "kernel")
-
-    def __init__(self) -> None:
-        self.array: type = Never
-        self.kernel: Callable[..., Any] | None = None
-        self._is_open: bool = False
-        self._is_drawn: bool = False
-
-    def set(self, kernel: Callable[..., Any] | None) -> None:
-        """Open the way to a kernel, or close it with None."""
-        # Closed first, and the kernel never removed: a thread that is past the guard
-        # calls the old kernel or the new one, never None.
-        self.array = Never
-        self._is_open = kernel is not None
-        if kernel is not None:
-            self.kernel = kernel
-            self._let()
-
-    def draw(self, is_drawn: bool) -> None:
-        """Note whether a share of calls is drawn: then each call goes to the operator."""
-        self._is_drawn = is_drawn
-        self._let()
-
-    def _let(self) -> None:
-        self.array = np.ndarray if self._is_open and not self._is_drawn else Never
-
-
 # ---- the table of an operator: its rules, and what is worked out from them ----
 
 
 class CallWriter(Protocol):
-    """Writes a call of a function that is not an operator to a graph file."""
+    """The protocol of objects that write a call of a plain function to a graph file."""
 
-    # What it captures, for messages.
+    # The name of what it captures, for messages.
     part: str
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for calls that are written in the same way."""
+        """Return a key that is equal for calls that are written in the same way."""
         ...
 
     def operator(self, key: str) -> tuple[RuleTable, list[Any]]:
-        """The operator that the file calls, and its arguments after the first.
+        """Return the operator that the file calls, and its arguments after the first.
 
         `key` is a name for the call.
         """
         ...
 
     def again(self, key: str) -> tuple[RuleTable, list[Any]]:
-        """The same for a call inside the graphs of the call of this name."""
+        """Return the same for a call inside the graphs of the call of this name."""
         ...
 
 
@@ -177,7 +87,7 @@ class Plans:
         self.proven_rows: set[tuple[int | None, ...]] = set()
         # Inputs that opcheck has found.
         self.patterns: Any = None
-        # Whether the table has changed since, for who keeps this object.
+        # Whether the table has changed since, for those who keep this object.
         self.is_closed: bool = False
         # Whether vmap may call the kernel for rows of plain arrays, as it does for arrays.
         self.is_elementwise: bool = False
@@ -194,15 +104,15 @@ class Plans:
 
 
 class _NewPlans:
-    """Makes the plans of a table when they are first asked for."""
+    """A descriptor that makes the plans of a table at their first use."""
 
     def __get__(self, table: RuleTable | None, owner: type) -> Any:
-        # Two threads that ask at once get the same.
+        # Threads that ask at the same time get the same object.
         return self if table is None else vars(table).setdefault("plans", Plans())
 
 
 class RuleTable:
-    """The schema of an operator and its rules: what a rule or kernel is picked from.
+    """The schema of an operator and its rules, from which a call picks one.
 
     `Operator` adds the call and the registration.
     """
@@ -233,12 +143,12 @@ class RuleTable:
     copied: frozenset[str]
     # Checks of opcheck that it fails on purpose -> why.
     waivers: Mapping[str, str]
-    # What has been worked out from the table as it is now.
+    # The results that were computed from the current table.
     if TYPE_CHECKING:
         plans: Plans
     else:
         plans = _NewPlans()
-    # What transforms call for plain NumPy arrays.
+    # The kernel that transforms call for plain NumPy arrays.
     fast: FastKernel
     # As in the schema.
     array_slots: tuple[int, ...]
@@ -258,7 +168,7 @@ class RuleTable:
         self.define(definition)
 
     def writer(self, args: Sequence[Any], sizes: Any) -> CallWriter | None:
-        """Who writes a call to a graph file, if this is not the table of an operator."""
+        """Return the writer of a call to a graph file; None for an operator."""
         return None
 
     def define(self, definition: Definition) -> None:
@@ -268,7 +178,7 @@ class RuleTable:
         namespace, _, rest = definition.qualname.partition("::")
         name, _, overload = rest.partition(".")
         nobody: frozenset[str] = frozenset()
-        # Not one by one: users may not assign some of these, which each costs a test.
+        # All at once: users may not assign some of these, so each assignment costs a test.
         vars(self).update(
             definition=definition,
             schema=schema,
@@ -317,7 +227,7 @@ class RuleTable:
         )
 
     def missing_rule(self, kind: RuleKind, *where: str) -> MissingRuleError:
-        """The error for a rule that the operator does not have."""
+        """Build the error for a rule that the operator does not have."""
         if self.closed:
             return self.closed_error()
         method = f"register_{kind.name}"
@@ -333,7 +243,7 @@ class RuleTable:
         )
 
     def closed_error(self) -> MissingRuleError:
-        """The error for a call of an operator that its library has taken back."""
+        """Build the error for a call of an operator that its library removed."""
         return self.error(
             MissingRuleError,
             " was removed: the library that defined it is closed",
@@ -344,7 +254,7 @@ class RuleTable:
     # ---- reading ----
 
     def find_rule(self, kind: RuleKind) -> Any:
-        """The rule of a kind: registered, derived, or a fallback; or None."""
+        """Return the rule of a kind: registered, derived, a fallback, or None."""
         row = self.rows.get(kind)
         if row is not None:
             return row.fn
@@ -352,7 +262,7 @@ class RuleTable:
         return self.fallback_for(kind) if derived is None else derived
 
     def derived_for(self, kind: str) -> Callable[..., Any] | None:
-        """The kernel that a kind of array derives for the operator, or None."""
+        """Return the kernel that a kind of array derives for the operator, or None."""
         derive = None if kind == FAKE else find_kind(kind).derive
         if derive is None or self.closed:
             return None
@@ -362,7 +272,7 @@ class RuleTable:
         return known[derive]
 
     def fallback_for(self, kind: RuleKind | str) -> Callable[..., Any] | None:
-        """The fallback of a kind for the operator, or None."""
+        """Return the fallback of a kind for the operator, or None."""
         # One object for as long as the table holds: a kernel is proven once. Read before
         # the fallbacks, whose change replaces it.
         known = self.plans.fallbacks
@@ -376,7 +286,7 @@ class RuleTable:
     def find_below(
         self, kind: RuleKind | str, fn: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """The rule that would run if a registration and all newer ones were gone."""
+        """Return the rule that would run without a registration and all newer ones."""
         rows = self.stacks.get(kind, ())
         at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
         below: Callable[..., Any] = rows[at - 1].fn if at else fallthrough_kernel
@@ -392,7 +302,7 @@ class RuleTable:
         return derived
 
     def _kernel_without(self, kind: str) -> Callable[..., Any]:
-        """The kernel for a kind of array if it had no row."""
+        """Return the kernel for a kind of array as if it had no row."""
         derived = None if kind == DEFAULT else self.derived_for(kind)
         if derived is not None:
             return derived
@@ -503,3 +413,93 @@ class RuleTable:
 # Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as
 # tables are.
 fallbacks: dict[RuleKind | str, tuple[Row, ...]] = {}
+
+
+# ---- the kernel that generated code may call at once for plain arrays of NumPy ----
+
+
+class Never:
+    """A class without objects, so that a guard for it always fails."""
+
+
+class FastKernel:
+    """The kernel of an operator that plans of transforms call without the operator.
+
+    A plan tests ``type(x) is fast.array``, and that no mode is open.
+
+    Attributes
+    ----------
+    array : type
+        The class of arrays that the kernel takes: NumPy's, or one without objects while
+        calls must go to the operator.
+    kernel : callable
+        It has proven its contract.
+    """
+
+    __slots__ = ("_is_drawn", "_is_open", "array", "kernel")
+
+    def __init__(self) -> None:
+        self.array: type = Never
+        self.kernel: Callable[..., Any] | None = None
+        self._is_open: bool = False
+        self._is_drawn: bool = False
+
+    def set(self, kernel: Callable[..., Any] | None) -> None:
+        """Open the way to a kernel, or close it with None."""
+        # Closed first, and the kernel never removed: a thread that is past the guard
+        # calls the old kernel or the new one, never None.
+        self.array = Never
+        self._is_open = kernel is not None
+        if kernel is not None:
+            self.kernel = kernel
+            self._let()
+
+    def draw(self, is_drawn: bool) -> None:
+        """Note whether a share of calls is drawn: then each call goes to the operator."""
+        self._is_drawn = is_drawn
+        self._let()
+
+    def _let(self) -> None:
+        self.array = np.ndarray if self._is_open and not self._is_drawn else Never
+
+
+# ---- the lock held while tables of operators change ----
+
+
+class _ChangeLock:
+    """A lock that finalizers may request at any moment.
+
+    The garbage collector runs finalizers between any two lines, also while this thread
+    holds the lock. Their work waits until the lock is free.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._depth = 0
+        self.later: deque[Callable[[], None]] = deque()
+        # The number of changes of any table so far.
+        self.count: int = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            while self._depth == 1 and self.later:
+                self.later.popleft()()
+        finally:
+            self._depth -= 1
+            self._lock.release()
+
+
+# Held while a table changes or a kernel is marked as proven; calls never wait for it.
+changing: _ChangeLock = _ChangeLock()
+
+# The lock must be free in a process that is forked while a table changes.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=changing.__enter__,
+        after_in_parent=changing.__exit__,
+        after_in_child=changing.__exit__,
+    )

@@ -8,10 +8,11 @@ apart by lines; classes with functions of their own go to optree.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     Structure,
     flatten,
@@ -21,11 +22,14 @@ from customop.arrays.nested import (
 )
 from customop.core.codegen import generate
 from customop.errors import GuardError, ShapeError
-from customop.graph.node import Node, solved
+from customop.graph.node import Node, Solved, solved
 from customop.shapes.conditions import Guard, side_value
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import Symbolic
-from customop.shapes.symbolic import SymBool, SymInt, as_side
+from customop.shapes.symbolic import SymBool, as_side
+
+T = TypeVar("T")
+
 
 # ---- generated code that takes pytrees apart and builds them ----
 
@@ -111,13 +115,13 @@ class _Bound:
         self.names: dict[str, Any] = {}
 
     def bind(self, value: Any, wanted: str) -> str:
-        """A name for an object."""
+        """Return a name for an object."""
         name = f"{wanted}_{len(self.names)}"
         self.names[name] = value
         return name
 
     def key(self, key: Any) -> str:
-        """The text of a key of a dict."""
+        """Return the text of a key of a dict."""
         if type(key) in (str, int, bool) or (type(key) is float and math.isfinite(key)):
             return repr(key)
         return self.bind(key, "key")
@@ -134,7 +138,7 @@ class _Unpacking(_Bound):
         self._depth: int = 0
 
     def text(self, *, checks_leaves: bool) -> str:
-        """The whole function."""
+        """Return the whole function."""
         check = " if are_leaves(map(type, leaves)) else None" if checks_leaves else ""
         self.names["are_leaves"] = leaf_classes.issuperset
         return "\n".join(
@@ -218,13 +222,13 @@ class _Packing(_Bound):
         self._used: int = 0
 
     def text(self, value: str) -> str:
-        """The whole function."""
+        """Return the whole function."""
         names = "".join(f"v{i}, " for i in range(self.count))
         taken = [f"    {names}= leaves"] if self.count else []
         return "\n".join(["def pack(leaves):", *taken, f"    return {value}", ""])
 
     def value(self, structure: Structure, example: Any, depth: int = 0) -> str:
-        """The text of a value; the example has the keys of dicts in order."""
+        """Return the text of a value; the example has the keys of dicts in order."""
         cls = structure.type
         if cls is None:
             self._used += 1
@@ -248,7 +252,7 @@ class _Packing(_Bound):
         return f"{{{', '.join([f'{self.key(k)}: {texts[k]}' for k in example])}}}"
 
     def _other(self, structure: Structure) -> str:
-        """The text of a value of a class that optree builds."""
+        """Return the text of a value of a class that optree builds."""
         first, self._used = self._used, self._used + structure.num_leaves
         leaves = "".join([f"v{i}, " for i in range(first, self._used)])
         return f"{self.bind(_OtherTree(structure).make, 'make')}(({leaves}))"
@@ -260,7 +264,7 @@ _DEEPEST = 50
 
 
 def _has_lines(structure: Structure) -> bool:
-    """Whether a pytree is taken apart and built by lines of code."""
+    """Return whether a pytree is taken apart and built by lines of code."""
     cls = structure.type
     is_plain = getattr(cls, "__iter__", None) is tuple.__iter__
     return cls in _BUILTIN or (structure.kind.name == "NAMEDTUPLE" and is_plain)
@@ -276,25 +280,186 @@ class _OtherTree:
         self._orders = orders
 
     def leaves(self, value: Any) -> list[Any] | None:
-        """Leaves of a value; None if it has another structure or dicts of another order."""
+        """Return the leaves of a value; None for another structure or order of keys."""
         leaves, structure = flatten(value)
         if structure != self._structure:
             return None
         return leaves if self._orders in (None, key_orders(value)) else None
 
     def make(self, leaves: Sequence[Any]) -> Any:
-        """The part with these leaves."""
+        """Return the part with these leaves."""
         return unflatten(self._structure, leaves)
 
 
-# ---- symbolic sizes in generated code ----
-# Where they come from, and what is checked of them.
+# ---- the symbolic sizes of a graph ----
+# Which are read off inputs and results, and what is checked of them: one walk for code,
+# for text and for runs without generated code.
+
+
+class Length(NamedTuple):
+    """A place with a size: an axis of an input or result, or a number itself.
+
+    Attributes
+    ----------
+    source : object
+        The variable of the input or result as text, or its value.
+    path : tuple of int
+        Leads to the part of a nested result.
+    axis : int or None
+        None for a number.
+    """
+
+    source: Any
+    path: tuple[int, ...]
+    axis: int | None
+
+    @property
+    def text(self) -> str:
+        """The expression that gives its number."""
+        part = "".join([self.source, *[f"[{i}]" for i in self.path]])
+        return part if self.axis is None else f"{part}.shape[{self.axis}]"
+
+    @property
+    def number(self) -> Any:
+        """Its number, where the source is a value."""
+        part = self.source
+        for i in self.path:
+            part = part[i]
+        return part if self.axis is None else part.shape[self.axis]
+
+
+def _lengths(
+    val: Any, source: Any, path: tuple[int, ...] = ()
+) -> Iterator[tuple[Length, Any]]:
+    """Go through the lengths in a value that was traced, and their sizes."""
+    if isinstance(val, Symbolic):
+        yield Length(source, path, None), val
+    elif is_array(val):
+        for axis, size in enumerate(val.shape):
+            yield Length(source, path, axis), size
+    elif isinstance(val, list | tuple):
+        for i, part in enumerate(val):
+            yield from _lengths(part, source, (*path, i))
+
+
+class SizeWalk(ABC, Generic[T]):
+    """Goes with a walk over a graph; gives what a dialect makes of each step.
+
+    Parameters
+    ----------
+    sizes : SizeContext or None
+
+    Attributes
+    ----------
+    known : set of str
+        Names of the sizes that were read so far.
+    """
+
+    def __init__(self, sizes: SizeContext | None) -> None:
+        self.sizes: SizeContext | None = sizes
+        self.known: set[str] = set()
+        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks] if sizes else []
+
+    def of_inputs(self, inputs: Sequence[tuple[Node, Any]]) -> Iterator[T]:
+        """Read the sizes of inputs, each with its source; check them and the guards."""
+        rest: list[tuple[Node, Length, Any]] = []
+        for node, source in inputs:
+            for length, size in self.lengths_of(node, source):
+                name = self._new_name(size)
+                if name:
+                    yield self.read(name, length)
+                elif length.axis is not None:
+                    rest.append((node, length, size))
+        more: list[tuple[Node, Length, Any]] = []
+        for node, length, size in rest:
+            found = None if type(size) is int else solved(size, self.known)
+            if found is not None:
+                self.known.add(found.name)
+                yield self.solve(found, length)
+            if found is None or found.factor != 1:
+                more.append((node, length, size))
+        yield from self.compare(more)
+        yield from self._ready()
+
+    def of_result(self, node: Node, source: Any) -> Iterator[T]:
+        """Read the sizes that a call brings, after which more guards can be checked."""
+        if self.sizes is not None and len(self.known) == len(self.sizes.sizes):
+            return
+        found = False
+        for length, size in _lengths(node.val, source):
+            name = self._new_name(size)
+            if name:
+                found = True
+                yield self.read(name, length)
+                yield from self.check_bounds(name)
+        if found:
+            yield from self._ready()
+
+    def lengths_of(self, node: Node, source: Any) -> Iterator[tuple[Length, Any]]:
+        """Go through the lengths of an input that have a part in this."""
+        for length, size in _lengths(node.val, source):
+            if isinstance(size, Symbolic):
+                yield length, size
+
+    def _new_name(self, size: Any) -> str:
+        """Note and return the name of a new size that a length is; or an empty text."""
+        if type(size) is int:
+            return ""
+        text = str(size)
+        if text in self.known or not text.isidentifier():
+            return ""
+        self.known.add(text)
+        return text
+
+    def _ready(self) -> Iterator[T]:
+        """Check the guards whose sizes are known by now."""
+        if self._waiting:
+            ready = [g for g in self._waiting if g.names <= self.known]
+            self._waiting = [g for g in self._waiting if not g.names <= self.known]
+            yield from map(self.guard, ready)
+
+    # ---- what a dialect says ----
+
+    @abstractmethod
+    def read(self, name: str, length: Length) -> T:
+        """Give a size the number of a length."""
+
+    @abstractmethod
+    def solve(self, found: Solved, length: Length) -> T:
+        """Give a size the number that follows from a length."""
+
+    @abstractmethod
+    def compare(self, rest: Sequence[tuple[Node, Length, Any]]) -> Iterator[T]:
+        """Check lengths of inputs that give no size; each with its node and size."""
+
+    def check_bounds(self, name: str) -> Iterator[T]:
+        """Check the bounds of a size that a result has brought."""
+        return iter(())
+
+    @abstractmethod
+    def guard(self, guard: Guard) -> T:
+        """Check a condition on sizes that are all known."""
+
+    # ---- names and errors of all dialects ----
+
+    def bounds_of(self, name: str) -> _OutOfBounds:
+        """Return the bounds of a size."""
+        assert self.sizes is not None
+        size = self.sizes.sizes[name]
+        return _OutOfBounds(name, *size.bounds, size.origin)
+
+    def broken(self, guard: Guard, place: str) -> _BrokenGuard:
+        """Return what raises the error of a guard, given its sizes in order of names."""
+        assert self.sizes is not None
+        found = {name: self.sizes.sizes[name] for name in sorted(guard.names)}
+        sources = {n: s.sources[0] if s.sources else s.origin for n, s in found.items()}
+        return _BrokenGuard(guard, sources, place)
 
 
 Bind = Callable[[str, Any], str]
 
 
-class SizeLines:
+class SizeLines(SizeWalk[str]):
     """Writes the lines for the sizes of a graph.
 
     Parameters
@@ -307,94 +472,57 @@ class SizeLines:
     """
 
     def __init__(self, sizes: SizeContext, place: str, bind: Bind) -> None:
-        self._sizes: SizeContext = sizes
+        super().__init__(sizes)
         self._place: str = place
         self._bind: Bind = bind
-        # Names of sizes with lines that have given them values.
-        self._known: set[str] = set()
-        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks]
 
-    def of_inputs(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
-        """Lines for the inputs, each with the name of its variable; then the guards."""
-        rest: list[tuple[Node, str, int, SymInt]] = []
-        for node, name, axis, size in _axes(inputs):
-            symbol = _symbol(size)
-            if symbol is None or symbol in self._known:
-                rest.append((node, name, axis, size))
-            else:
-                self._known.add(symbol)
-                yield f"{symbol} = {name}.shape[{axis}]"
-        for symbol, name in _numbers(inputs):
-            self._known.add(symbol)
-            yield f"{symbol} = {name}"
-        for _, name, axis, size in rest:
-            found = solved(size, self._known)
-            if found is not None:
-                self._known.add(found.name)
-                yield f"{found.name} = {found.text(f'{name}.shape[{axis}]')}"
-        for node, name, axis, size in rest:
-            if not size.expr.names <= self._known:
-                continue
-            source = f"{node.meta.get('source', node.name)}.shape[{axis}]"
-            fail = self._bind("wrong_size", _WrongSize(self._place))
-            yield (
-                f"if {name}.shape[{axis}] != {size}:"
-                f" {fail}({source!r}, {name}.shape[{axis}], {str(size)!r}, {size})"
-            )
-        yield from self._ready()
+    def read(self, name: str, length: Length) -> str:
+        """Write an assignment."""
+        return f"{name} = {length.text}"
 
-    def of_result(self, node: Node, name: str) -> Iterator[str]:
-        """Lines for the sizes that a call brings, after which checks are possible."""
-        if not self._has_new():
-            return
-        found = False
-        for path, size in _sizes_in(node.val):
-            symbol = _symbol(size)
-            if symbol is not None and symbol not in self._known:
-                self._known.add(symbol)
-                found = True
-                yield f"{symbol} = {name}{path}"
-                yield from self._bounds(symbol)
-        if found:
-            yield from self._ready()
+    def solve(self, found: Solved, length: Length) -> str:
+        """Write an assignment."""
+        return f"{found.name} = {found.text(length.text)}"
 
-    def _has_new(self) -> bool:
-        return len(self._known) < len(self._sizes.sizes)
+    def compare(self, rest: Sequence[tuple[Node, Length, Any]]) -> Iterator[str]:
+        """Write conditions, each with a call that raises."""
+        for node, length, size in rest:
+            if size.expr.names <= self.known:
+                fail = self._bind("wrong_size", _WrongSize(self._place))
+                yield (
+                    f"if {length.text} != {size}: {fail}({_source(node, length)!r},"
+                    f" {length.text}, {str(size)!r}, {size})"
+                )
 
-    def _bounds(self, symbol: str) -> Iterator[str]:
-        low, high = self._sizes.sizes[symbol].bounds
-        tests = [f"{symbol} < {low}"] if low else []
-        tests += [f"{symbol} > {high}"] if high is not None else []
+    def check_bounds(self, name: str) -> Iterator[str]:
+        """Write a condition."""
+        bounds = self.bounds_of(name)
+        tests = [f"{name} < {bounds.low}"] if bounds.low else []
+        tests += [f"{name} > {bounds.high}"] if bounds.high is not None else []
         if tests:
-            origin = self._sizes.sizes[symbol].origin
-            fail = self._bind("outside", _OutOfBounds(symbol, low, high, origin))
-            yield f"if {' or '.join(tests)}: {fail}({symbol})"
+            yield f"if {' or '.join(tests)}: {self._bind('outside', bounds)}({name})"
 
-    def _ready(self) -> Iterator[str]:
-        """Lines of the guards whose sizes are known by now."""
-        ready = [g for g in self._waiting if g.names <= self._known]
-        self._waiting = [g for g in self._waiting if not g.names <= self._known]
-        for guard in ready:
-            names = sorted(guard.names)
-            sources = {name: _source_of(self._sizes, name) for name in names}
-            fail = self._bind("guard", _BrokenGuard(guard, sources, self._place))
-            yield f"if not ({guard.text}): {fail}({', '.join(names)})"
+    def guard(self, guard: Guard) -> str:
+        """Write a condition."""
+        fail = self._bind("guard", self.broken(guard, self._place))
+        return f"if not ({guard.text}): {fail}({', '.join(sorted(guard.names))})"
 
 
-class SizeValues:
+class SizeValues(SizeWalk[None]):
     """The sizes of one call of a graph, which is run without generated code.
 
-    It reads and checks what `SizeLines` has lines for.
+    Attributes
+    ----------
+    numbers : dict
+        Name -> the number that it has.
     """
 
     def __init__(self, sizes: SizeContext) -> None:
-        self._sizes: SizeContext = sizes
-        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks]
-        # Name -> the number that it has.
+        super().__init__(sizes)
         self.numbers: dict[str, Any] = {}
 
     def of(self, value: Any) -> Any:
-        """The number that a size, a float or a condition has."""
+        """Return the number that a size, a float or a condition has."""
         if isinstance(value, SymBool):
             return value.condition.holds(self.numbers)
         side = as_side(value)
@@ -402,122 +530,48 @@ class SizeValues:
         return side_value(side, self.numbers)
 
     def read_inputs(self, inputs: Sequence[tuple[Node, Any]]) -> None:
-        """Read the sizes of the inputs, each with its value; check them and the guards."""
-        self.numbers.update(_numbers(inputs))
-        rest = []
-        for node, value, axis, size in _axes(inputs):
-            symbol = _symbol(size)
-            if symbol is None or symbol in self.numbers:
-                rest.append((node, value, axis, size))
-            else:
-                self.numbers[symbol] = value.shape[axis]
-        for _, value, axis, size in rest:
-            found = solved(size, self.numbers)
-            if found is not None:
-                self.numbers[found.name] = found.value(value.shape[axis])
-        for node, value, axis, size in rest:
-            if not size.expr.names <= self.numbers.keys():
-                continue
-            length, expected = value.shape[axis], self.of(size)
-            if length != expected:
-                source = f"{node.meta.get('source', node.name)}.shape[{axis}]"
-                _WrongSize("")(source, length, str(size), expected)
-        self._check_ready()
+        """Read and check the sizes of the inputs, each with its value."""
+        for _ in self.of_inputs(inputs):
+            pass
 
     def read_result(self, node: Node, value: Any) -> None:
-        """Read the sizes that a call brings, and check them."""
-        if len(self.numbers) == len(self._sizes.sizes):
-            return
-        found = [
-            (symbol, number)
-            for size, number in _numbers_in(node.val, value)
-            if (symbol := _symbol(size)) is not None and symbol not in self.numbers
-        ]
-        for symbol, number in found:
-            self.numbers[symbol] = number
-            size = self._sizes.sizes[symbol]
-            low, high = size.bounds
-            if number < low or (high is not None and number > high):
-                _OutOfBounds(symbol, low, high, size.origin)(number)
-        if found:
-            self._check_ready()
+        """Read and check the sizes that a call brings."""
+        for _ in self.of_result(node, value):
+            pass
 
-    def _check_ready(self) -> None:
-        """Check the guards whose sizes are known by now."""
-        known = self.numbers.keys()
-        for guard in self._waiting:
-            if guard.names <= known and not guard.holds(self.numbers):
-                names = sorted(guard.names)
-                sources = {name: _source_of(self._sizes, name) for name in names}
-                _BrokenGuard(guard, sources, "")(*map(self.numbers.__getitem__, names))
-        self._waiting = [g for g in self._waiting if not g.names <= known]
+    def read(self, name: str, length: Length) -> None:
+        """Note the number."""
+        self.numbers[name] = length.number
 
+    def solve(self, found: Solved, length: Length) -> None:
+        """Note the number."""
+        self.numbers[found.name] = found.value(length.number)
 
-def _source_of(sizes: SizeContext, name: str) -> str:
-    size = sizes.sizes[name]
-    return size.sources[0] if size.sources else size.origin
+    def compare(self, rest: Sequence[tuple[Node, Length, Any]]) -> Iterator[None]:
+        """Raise for a length that is not as it should be."""
+        for node, length, size in rest:
+            if size.expr.names <= self.known and length.number != self.of(size):
+                fail = _WrongSize("")
+                fail(_source(node, length), length.number, str(size), self.of(size))
+        yield from ()
 
+    def check_bounds(self, name: str) -> Iterator[None]:
+        """Raise for a size that is not within its bounds."""
+        bounds, number = self.bounds_of(name), self.numbers[name]
+        if number < bounds.low or (bounds.high is not None and number > bounds.high):
+            bounds(number)
+        yield from ()
 
-def _symbol(size: Any) -> str | None:
-    """The name of a size that is a single symbol."""
-    names: frozenset[str] = size.expr.names
-    if len(names) == 1 and str(size) in names:
-        return str(size)
-    return None
+    def guard(self, guard: Guard) -> None:
+        """Raise where it does not hold."""
+        if not guard.holds(self.numbers):
+            values = [self.numbers[name] for name in sorted(guard.names)]
+            self.broken(guard, "")(*values)
 
 
-_Named = TypeVar("_Named")
-
-
-def _axes(
-    inputs: Sequence[tuple[Node, _Named]],
-) -> Iterator[tuple[Node, _Named, int, Any]]:
-    """The symbolic sizes of inputs, each of which comes with its variable or value."""
-    for node, name in inputs:
-        if isinstance(node.val, FakeArray):
-            shape: Sequence[Any] = node.val.shape
-            for axis, size in enumerate(shape):
-                if isinstance(size, SymInt):
-                    yield node, name, axis, size
-
-
-def _numbers(inputs: Sequence[tuple[Node, _Named]]) -> Iterator[tuple[str, _Named]]:
-    """The names of inputs that are numbers, each with its variable or value."""
-    for node, name in inputs:
-        if isinstance(node.val, Symbolic):
-            yield str(node.val), name
-
-
-def _sizes_in(value: Any) -> list[tuple[str, Any]]:
-    """The symbolic sizes of a result, with the text that leads to each."""
-    if isinstance(value, SymInt):
-        return [("", value)]
-    if isinstance(value, FakeArray):
-        shape: Sequence[Any] = value.shape
-        return [
-            (f".shape[{i}]", n) for i, n in enumerate(shape) if isinstance(n, SymInt)
-        ]
-    if isinstance(value, list | tuple):
-        return [
-            (f"[{i}]{path}", size)
-            for i, part in enumerate(value)
-            for path, size in _sizes_in(part)
-        ]
-    return []
-
-
-def _numbers_in(expected: Any, value: Any) -> list[tuple[Any, Any]]:
-    """The symbolic sizes of a result, with the numbers that they are."""
-    if isinstance(expected, SymInt):
-        return [(expected, value)]
-    if isinstance(expected, FakeArray):
-        shape: Sequence[Any] = expected.shape
-        pairs = zip(shape, value.shape, strict=False)
-        return [(n, length) for n, length in pairs if isinstance(n, SymInt)]
-    if isinstance(expected, list | tuple):
-        parts = zip(expected, value, strict=False)
-        return [pair for each in parts for pair in _numbers_in(*each)]
-    return []
+def _source(node: Node, length: Length) -> str:
+    """Return a length as the user would write it."""
+    return f"{node.meta.get('source', node.name)}.shape[{length.axis}]"
 
 
 # ---- errors ----
@@ -542,13 +596,15 @@ class _OutOfBounds:
     """Raises for a size of a result that is not within its bounds."""
 
     def __init__(self, name: str, low: int, high: int | None, origin: str) -> None:
-        self._name, self._low, self._high, self._origin = name, low, high, origin
+        self.low: int = low
+        self.high: int | None = high
+        self._name, self._origin = name, origin
 
     def __call__(self, size: Any) -> None:
-        most = "" if self._high is None else f" and at most {self._high}"
+        most = "" if self.high is None else f" and at most {self.high}"
         raise ShapeError(
             f"the size {self._name} is {size}, and the fake kernel says at least"
-            f" {self._low}{most}",
+            f" {self.low}{most}",
             *([f"it is of {self._origin}"] if self._origin else []),
             do="correct the bounds in the fake kernel",
         )

@@ -12,6 +12,7 @@ from customop.arrays.nested import flat
 from customop.core.contract import owner
 from customop.core.table import RuleTable
 from customop.errors import GraphError, counted, shown
+from customop.frozen import cached
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -26,6 +27,7 @@ from customop.graph.node import (
     sizes_in,
 )
 from customop.schema.types import MISSING, is_array_type
+from customop.shapes.notation import as_name
 
 # ---- which values of a graph share memory, and which nodes write it ----
 
@@ -64,13 +66,13 @@ class Memory:
             if node.op == OUTPUT:
                 self.output = self.places[node]
 
-    @property
+    @cached
     def written(self) -> Places:
-        """All memory that some node writes."""
+        """Return all memory that some node writes."""
         return frozenset().union(*self.writes.values())
 
     def of(self, values: Iterable[Any]) -> Places:
-        """Memory of the nodes among nested values."""
+        """Return the memory of the nodes among nested values."""
         return frozenset().union(*[self.places[node] for node in nodes_in(values)])
 
     def _new(self) -> Places:
@@ -96,6 +98,8 @@ class Memory:
 
     def _of_call(self, node: Node) -> Places:
         op: RuleTable = node.target
+        if op.schema.gives_new_array:
+            return self._new()
         pairs = [*zip(op.schema.parameters, node.values(), strict=True)]
         if op.schema.written:
             self.writes[node] = self.of(v for p, v in pairs if p.is_written)
@@ -110,13 +114,19 @@ class Memory:
         return frozenset().union(*parts)
 
     def _of_graphs(self, node: Node, graphs: Sequence[Graph]) -> Places:
-        """Of a call that runs graphs: they may write and return any argument."""
+        """Return the places of a call of graphs, which may write and return any argument."""
         given = self.of((*node.args, *node.kwargs.values()))
         inner = [Memory(graph) for graph in graphs]
         if any(OUTSIDE in memory.written for memory in inner):
             self.writes[node] = given | _OUTSIDE
         new = self._new()
         return given | new if any(OUTSIDE in m.output for m in inner) else new
+
+
+def may_write(graph: Graph) -> bool:
+    """Return whether a node writes, or runs graphs that may."""
+    calls = (node for node in graph.nodes if node.op == CALL)
+    return any(node.target.schema.written or node.subgraphs for node in calls)
 
 
 # ---- the checks of `Graph.lint` ----
@@ -136,16 +146,14 @@ _BY_METHODS = "edit graphs through their methods, which note users: node.args = 
 def check_graph(graph: Graph) -> None:
     """Raise a `GraphError` that names the first node that is wrong, and why."""
     seen: dict[Node, None] = {}
-    names: set[str] = set()
     sizes: set[str] = set()
     for node in graph.nodes:
-        found = _fault(graph, node, seen, names)
+        found = _fault(graph, node, seen)
         if found is None and graph.sizes is not None:
             found = _fault_of_sizes(node, sizes)
         if found is not None:
             raise fault(node, f"the node '{node.name}' {found.reason}", found.remedy)
         seen[node] = None
-        names.add(node.name)
     for node in seen:
         wrong = [u.name for u in node.users if u not in seen or node not in u.inputs]
         if wrong:
@@ -154,14 +162,10 @@ def check_graph(graph: Graph) -> None:
     assert graph.output_node is not None
 
 
-def _fault(
-    graph: Graph, node: Node, seen: Mapping[Node, None], names: set[str]
-) -> Flaw | None:
-    """What is wrong with a node, or nothing."""
+def _fault(graph: Graph, node: Node, seen: Mapping[Node, None]) -> Flaw | None:
+    """Return what is wrong with a node, or nothing."""
     if node.graph is not graph:
         return Flaw("is of another graph", _COPY)
-    if node.name in names:
-        return Flaw("has the name of another one", "give it a name of its own")
     inputs = nodes_in((*node.args, *node.kwargs.values()))
     for used in inputs:
         if used not in seen:
@@ -174,7 +178,7 @@ def _fault(
 
 
 def _fault_of_sizes(node: Node, known: set[str]) -> Flaw | None:
-    """What is wrong with the sizes of a node, or nothing; notes those that it gives."""
+    """Return what is wrong with the sizes of a node, and note those that it gives."""
     given = (*node.args, *node.kwargs.values())
     missing = sizes_in(given) - known
     if missing:  # a size of another capture, which was open around it, is a value
@@ -191,7 +195,7 @@ def _fault_of_sizes(node: Node, known: set[str]) -> Flaw | None:
 
 
 def _where(graph: Graph, node: Node, used: Node) -> tuple[str, str]:
-    """Where a node is that is not among those before another one, and what to do."""
+    """Return why a node is not among those before another one, and what to do."""
     if used.is_erased:
         return "was erased", (
             "replace its uses before you erase it: node.replace_all_uses_with(other)"
@@ -265,7 +269,13 @@ def _fault_of_call(node: Node) -> Flaw | None:
                 f"has {shown(value)} for the array '{p.name}'",
                 "pass a node: a constant array by graph.constant(value)",
             )
-    return None
+    check = call_checks.get(node.target.qualname)
+    return None if check is None else check(node.values())
+
+
+# Name of an operator -> a function that returns what is wrong with the arguments of a
+# call, in the order of the schema, beyond their types.
+call_checks: dict[str, Callable[[Sequence[Any]], Flaw | None]] = {}
 
 
 def _named(known: list[str]) -> str:
@@ -285,20 +295,10 @@ class NodeList(Sequence[Node]):
         self._graph = graph
 
     def __iter__(self) -> Iterator[Node]:
-        root = self._graph.root
-        node = root.next
-        while node is not root:
-            if not node.is_erased:
-                yield node
-            node = node.next
+        return self._graph.root.following()
 
     def __reversed__(self) -> Iterator[Node]:
-        root = self._graph.root
-        node = root.previous
-        while node is not root:
-            if not node.is_erased:
-                yield node
-            node = node.previous
+        return self._graph.root.preceding()
 
     def __len__(self) -> int:
         return self._graph.count
@@ -376,10 +376,11 @@ class Graph:
         taken = self._taken
         number = taken.get(wanted)
         if number is None:
-            if wanted.isidentifier() and not iskeyword(wanted):
+            plain = as_identifier(wanted)
+            if plain == wanted:
                 taken[wanted] = 1
                 return wanted
-            return self.name_for(_as_identifier(wanted))
+            return self.name_for(plain)
         name = f"{wanted}_{number}"
         while name in taken:
             number += 1
@@ -387,6 +388,21 @@ class Graph:
         taken[wanted] = number + 1
         taken[name] = 1
         return name
+
+    def take_name(self, name: Any) -> None:
+        """Note that a node gets a name; raise if it cannot have it, or another node has it."""
+        if not isinstance(name, str) or as_identifier(name) != name:
+            raise GraphError(
+                f"{shown(name)} is not a name for a node",
+                do="write an identifier that is no keyword, such as"
+                f" {as_identifier(str(name))}",
+            )
+        if name in self._taken and any(node.name == name for node in self.nodes):
+            raise GraphError(
+                f"two nodes would have the name '{name}'",
+                do=f'write graph.name_for("{name}"), which adds a number',
+            )
+        self._taken.setdefault(name, 1)
 
     def make(
         self,
@@ -694,9 +710,9 @@ class Graph:
         count = 0
         sizes: frozenset[str] = frozenset()  # that nodes which stay use
         for node in reversed(self.nodes):
-            is_free = node.op in (CALL, ITEM, CONSTANT) and not node.users
-            is_free = is_free and not (node.has_effects or node.must_run)
-            if is_free and not sizes & makes_sizes(node):
+            is_free = not node.users and node.op in (CALL, ITEM, CONSTANT)
+            is_free = is_free and not (node.must_run or node.has_effects)
+            if is_free and not (sizes and sizes & makes_sizes(node)):
                 self.erase_node(node)
                 count += 1
             elif self.sizes is not None:
@@ -741,7 +757,7 @@ class Graph:
         if node.op == CONSTANT:
             new.target = new.name
             self.constants[new.name] = node.graph.constants[node.target]
-        new.meta = node.meta
+        new.note_facts_of(node)
         return new
 
     def copy(self) -> Graph:
@@ -818,13 +834,17 @@ class Graph:
 
 
 def _acts(node: Node, memory: Memory) -> bool:
-    """Whether a call writes memory from outside of the graph, draws or gives nothing."""
+    """Return whether a call writes outside of the graph, draws or gives nothing."""
     if node in memory.writes and not node.has_fixed_result:
         return OUTSIDE in memory.writes[node] or node.target.sees_seed
     return node.has_effects
 
 
-def _as_identifier(text: str) -> str:
+def as_identifier(text: str) -> str:
+    """Return a text as a name for generated code, in the form in which Python reads it."""
+    text = text if text.isascii() else as_name(text)
+    if text.isidentifier() and not iskeyword(text):
+        return text
     words = "".join(c if f"_{c}".isidentifier() else " " for c in text).split()
     found = "_".join(words) or "_"
     if iskeyword(found):

@@ -1,10 +1,8 @@
-"""What a graph checks of its inputs, and arrays of a capture that become constants."""
+"""Guards: what a graph checks of its inputs, and of results that it has as constants."""
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,10 @@ from customop.arrays.array import (
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import check_own_rules, has_own_rules, is_array, is_traced
 from customop.arrays.nested import abbreviated, describe, show
-from customop.core.contract import owner
 from customop.core.tracer import strides_of_box
 from customop.errors import GuardError
 from customop.frozen import Frozen
-from customop.graph.graph import OUTSIDE, Graph, Memory
-from customop.graph.node import CONSTANT, ITEM, PLACEHOLDER, Node
-from customop.library.ops import ops
+from customop.graph.node import ITEM, PLACEHOLDER, Node
 from customop.shapes.sizes import Symbolic
 
 # ---- guards: what a graph checks of its inputs before it runs ----
@@ -71,11 +66,11 @@ class InputGuard(Frozen):
         return f"{shown} with strides {_strides(value)}"
 
     def holds(self, value: Any) -> bool:
-        """Whether a value may be the input."""
+        """Return whether a value may be the input."""
         return not self.reason(value)
 
     def reason(self, value: Any) -> str:
-        """Why a value cannot be the input; empty if it can."""
+        """Return why a value cannot be the input; empty if it can."""
         expected = self.expected
         if expected is None:
             return ""
@@ -111,14 +106,14 @@ _WHY_STRIDES = "strides decide whether a result that is written is a view"
 
 
 def _shown(value: Any) -> str:
-    """A value in a message; of an array the dtype and shape."""
+    """Return a value in a message; of an array the dtype and shape."""
     if isinstance(value, FakeArray):
         return abbreviated(value)
     return describe(value) if is_array(value) else show(value)
 
 
 def _misfit(value: Any, expected: FakeArray) -> str:
-    """Why a value does not fit the array that was traced; empty if it does."""
+    """Return why a value does not fit the array that was traced; empty if it does."""
     if not is_array(value):
         return "what is not an array"
     if has_own_rules(type(value)):
@@ -140,7 +135,7 @@ def _strides(value: Any) -> Sequence[Any]:
 
 
 def _lies_otherwise(value: Any, expected: FakeArray) -> bool:
-    """Whether elements of an array of the right shape lie otherwise in memory."""
+    """Return whether an array of the right shape has other strides."""
     shape, wanted = tuple(value.shape), expected.strides
     if not all_plain((*expected.shape, *shape)):  # it was traced with a dense array
         order = axis_order(expected.shape, wanted)
@@ -152,7 +147,7 @@ def _lies_otherwise(value: Any, expected: FakeArray) -> bool:
 
 
 def _is_same(value: Any, expected: Any) -> bool:
-    """Whether a value equals the traced one, nan included."""
+    """Return whether a value equals the traced one, nan included."""
     if value is expected:
         return True
     if type(value) is not type(expected):
@@ -162,7 +157,7 @@ def _is_same(value: Any, expected: Any) -> bool:
 
 
 def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
-    """The guards of the inputs of a graph, in order."""
+    """Return the guards of the inputs of a graph, in order."""
     return [
         InputGuard(
             node.meta.get("source", node.name),
@@ -222,7 +217,7 @@ class ApartGuard(Frozen):
 
 
 def _is_shared(a: Any, b: Any) -> bool:
-    """Whether two arrays of NumPy may lie in the same memory."""
+    """Return whether two arrays of NumPy may lie in the same memory."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return False
     if a is not b and a.flags.owndata and b.flags.owndata:
@@ -233,7 +228,7 @@ def _is_shared(a: Any, b: Any) -> bool:
 def apart_guard(
     inputs: Sequence[Node], written: Sequence[Node], place: str
 ) -> tuple[list[Node], ApartGuard] | None:
-    """The guard of inputs that are written, and what it looks at; None if it holds."""
+    """Return the guard of inputs that are written and its nodes, if one is needed."""
     arrays = [node for node in inputs if isinstance(node.val, FakeArray)]
     first = [node for node in arrays if node in written]
     if not first or len(arrays) < 2:  # two arrays can share memory
@@ -246,7 +241,7 @@ def apart_guard(
 def guard_line(
     name: str, guard: InputGuard, check: str, bind: Callable[[str, Any], str]
 ) -> str:
-    """The line that checks an input, the variable `name`.
+    """Return the line that checks an input, the variable `name`.
 
     The usual case is a condition, others are a call of `check`.
     """
@@ -255,12 +250,14 @@ def guard_line(
 
 
 def _fast(name: str, guard: InputGuard, bind: Callable[[str, Any], str]) -> str:
-    """A condition for which an input is as expected; others may be, too."""
+    """Return a condition for which an input is as expected; others may be, too."""
     expected = guard.expected
     if not isinstance(expected, FakeArray):
         return ""
     array, dtype = bind("ndarray", np.ndarray), bind("dtype", expected.dtype)
-    parts = [f"type({name}) is {array}", f"{name}.dtype is {dtype}"]
+    # A variable of the graph may be named as the builtin.
+    class_of = bind("type", type)
+    parts = [f"{class_of}({name}) is {array}", f"{name}.dtype is {dtype}"]
     shape: Sequence[Any] = expected.shape
     if all(type(n) is int for n in shape):
         parts.append(f"{name}.shape == {expected.shape}")
@@ -271,14 +268,14 @@ def _fast(name: str, guard: InputGuard, bind: Callable[[str, Any], str]) -> str:
         if axis_order(expected.shape, expected.strides) != [*range(len(shape))]:
             return ""
         parts.append(f"{name}.flags.c_contiguous")
-    parts.append(f"len({name}.shape) == {len(shape)}")
+    parts.append(f"{bind('len', len)}({name}.shape) == {len(shape)}")
     parts += [
         f"{name}.shape[{axis}] == {n}" for axis, n in enumerate(shape) if type(n) is int
     ]
     return " and ".join(parts)
 
 
-# ---- results ----
+# ---- guards of results ----
 
 
 class ResultGuard(Frozen):
@@ -316,7 +313,7 @@ class ResultGuard(Frozen):
 
 
 def result_guard(node: Node) -> ResultGuard | None:
-    """The guard of a call or item, if its result must be as it was traced."""
+    """Return the guard of a call or item, if its result must be as it was traced."""
     if not node.has_fixed_result:
         return None
     called = node
@@ -324,69 +321,3 @@ def result_guard(node: Node) -> ResultGuard | None:
         called = called.args[0]
     title = called.target.qualname
     return ResultGuard(title, node.meta["must_be"], called.meta.get("place", ""))
-
-
-# ---- new constants ----
-# Arrays that a function made while it was captured, which are constants of its graph.
-
-
-def copy_new_constants(graph: Graph) -> None:
-    """Copy in each run what the function makes again in each run, where it matters.
-
-    ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it
-    if it is returned, so each run returns a copy. An array that is there before the
-    function runs is returned itself.
-    """
-    arrays = [value for value in graph.constants.values() if _is_writeable(value)]
-    if not arrays:
-        return
-    shared = Counter(id(owner(value)) for value in arrays)
-    del arrays
-    memory = Memory(graph)
-    reached = (memory.output | memory.written) - {OUTSIDE}
-    for node in graph.nodes:
-        is_reached = node.op == CONSTANT and memory.places[node] & reached
-        if is_reached and _is_new(graph.constants, node.target, shared):
-            _copy(graph, node)
-
-
-def _is_writeable(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.flags.writeable
-
-
-def _is_new(constants: Mapping[str, Any], name: str, shared: Mapping[int, int]) -> bool:
-    """Whether nothing but the graph has a reference to an array or to its memory."""
-    if not _is_writeable(constants[name]):
-        return False
-    is_owner, count, count_of_memory = _references(constants, name)
-    others = shared[id(owner(constants[name]))] - 1
-    least = _LEAST[is_owner]
-    return (
-        count <= least[1] + (others if is_owner else 0)
-        and count_of_memory <= least[2] + others
-    )
-
-
-def _references(constants: Mapping[str, Any], name: str) -> tuple[bool, int, int]:
-    """Whether an array owns its memory, references to it, and to what owns the memory."""
-    count = sys.getrefcount(constants[name])
-    memory = owner(constants[name])
-    return memory is constants[name], count, sys.getrefcount(memory)
-
-
-def _least(constants: Mapping[str, Any]) -> tuple[bool, int, int]:
-    return _references(constants, "probe")
-
-
-# The same for arrays to which nobody else has a reference.
-_LEAST = {
-    True: _least({"probe": np.zeros(2)}),
-    False: _least({"probe": np.zeros(2)[1:]}),
-}
-
-
-def _copy(graph: Graph, node: Node) -> None:
-    with graph.inserting_after(node):
-        copy = graph.call(ops.np.copy.default, (node,))
-    copy.note(node.val, node.meta.get("place"))
-    node.replace_all_uses_with(copy, unless=lambda user: user is copy)

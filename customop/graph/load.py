@@ -44,12 +44,14 @@ from customop.graph.files.fields import (
 from customop.graph.files.file_sizes import read_context, read_size
 from customop.graph.files.file_values import LeafMark, ValueReader
 from customop.graph.graph import Graph
+from customop.graph.guards import AnyGenerator
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
 from customop.graph.save import FORMAT, VERSION
 from customop.schema.coerce import Mismatch, NestedType, Visitor
 from customop.schema.schema import Schema
 from customop.schema.types import (
+    GENERATOR,
     MISSING,
     ArrayType,
     Base,
@@ -83,7 +85,7 @@ def check_schema(op: RuleTable, saved: str) -> None:
 
 
 def _earlier(schema: Schema) -> list[Schema]:
-    """The schema, and those that it may have grown from."""
+    """Return the schema, and those that it may have grown from."""
     found = [schema]
     parameters = [*schema.parameters]
     while parameters and _is_optional(parameters[-1]):
@@ -164,9 +166,12 @@ class _Fits(Visitor):
     """Checks values that are not coerced any more, with nodes in the places of arrays."""
 
     def base(self, value: Any, declared: Base) -> Any:
-        classes = _CLASSES.get(declared.name)
-        if type(value) is Node or classes is None:
-            return value  # a generator, or a type of another part of the package
+        classes = _CLASSES.get(declared.name, ())
+        if declared == GENERATOR:
+            if type(value) is Node and _is_generator(value):
+                return value
+        elif declared.name not in _CLASSES and type(value) is not Node:
+            return value  # of a type that another part of the package has added
         if isinstance(value, np.dtype) and declared.name == "dtype":
             return value
         if type(value) not in (*classes, *_SYMBOLIC.get(declared.name, ())):
@@ -174,7 +179,8 @@ class _Fits(Visitor):
         return value
 
     def array(self, value: Any, declared: ArrayType) -> Any:
-        if type(value) is not Node and not isinstance(value, _NUMBERS):
+        is_node = type(value) is Node and not _is_generator(value)
+        if not is_node and not isinstance(value, _NUMBERS):
             raise Mismatch(f"expects {declared}, got {show(value)}")
         return value
 
@@ -194,12 +200,19 @@ class _Fits(Visitor):
         return value
 
 
+def _is_generator(node: Node) -> bool:
+    """Return whether a node is an input or a constant that is a random generator."""
+    if node.op == CONSTANT:
+        return isinstance(node.graph.constants.get(node.target), np.random.Generator)
+    return node.op == PLACEHOLDER and isinstance(node.val, AnyGenerator)
+
+
 _FITS: Visitor = _Fits()
 _NUMBERS = (int, float, complex, SymInt, SymFloat, SymBool)
 
 
 def _is_open(value: Any, declared: SchemaType) -> bool:
-    """Whether a value can be taken apart as its type says."""
+    """Return whether a value can be taken apart as its type says."""
     if isinstance(declared, ListOf):
         is_long = (
             declared.length not in (None, len(value)) if _is_sequence(value) else 0
@@ -296,7 +309,7 @@ def load_graph(
 
 
 def _read_json(archive: ArchiveReader, limit: int) -> dict[str, Any]:
-    """The description of the graph."""
+    """Return the description of the graph."""
     size = archive.size("graph.json")
     if size > limit:
         raise GraphFileError(
@@ -345,7 +358,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _find_weights(
     document: Mapping[str, Any], source: Any, given: Any
 ) -> WeightsReader | None:
-    """The file of the arrays that were saved apart."""
+    """Return the file of the arrays that were saved apart."""
     named = document.get("weights")
     if named is None:
         if given is not None:
@@ -388,7 +401,7 @@ class _Loader:
         self._values: ValueReader = ValueReader([], [], self._graphs)
 
     def load(self) -> GraphModule:
-        """The last graph, which holds all others."""
+        """Return the last graph, which holds all others."""
         self._operators = [self._operator(entry) for entry in self._table("operators")]
         self._places = [as_line(place, "a place") for place in self._table("places")]
         classes = [read_class(entry) for entry in self._table("classes")]
@@ -541,7 +554,7 @@ class _Loader:
     def _target(
         self, form: Any, name: str, args: Sequence[Any], entry: Mapping[str, Any]
     ) -> Any:
-        """The target of a node, whose arguments must be those of its kind."""
+        """Return the target of a node, whose arguments must be those of its kind."""
         written = entry.get("target")
         if form == CALL:
             return self._called(written)
@@ -556,7 +569,7 @@ class _Loader:
         raise GraphFileError(f"the node '{name}' has the arguments {shown(args)}")
 
     def _called(self, written: Any) -> Any:
-        """An operator, or a graph."""
+        """Return an operator, or a graph."""
         if not isinstance(written, dict):
             return entry_of(self._operators, written, "operator")
         found = self._values(written)
@@ -579,7 +592,7 @@ class _Loader:
 
 
 def _identifier(written: Any) -> str:
-    """A name that may stand in generated code."""
+    """Return a name that may stand in generated code."""
     name = as_text(written, "a name")
     if not name.isidentifier() or iskeyword(name) or not name.isascii():
         raise GraphFileError(f"{shown(name)} is not a name for a node")
@@ -593,7 +606,7 @@ def _import_of(module: str) -> str:
 
 
 def _is_of_arguments(found: Any) -> bool:
-    """Whether the inputs of a graph are a tuple and a dict, as of a call."""
+    """Return whether the inputs of a graph are a tuple and a dict, as of a call."""
     if type(found) is not tuple or [*map(type, found)] != [tuple, dict]:
         return False
     return all(type(name) is str and name.isidentifier() for name in found[1])

@@ -19,16 +19,9 @@ from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import GivenCode, Replay, compile_graph
 from customop.graph.text import named_constants, readable
 from customop.later import later
+from customop.schema.config_classes import ClassFields, declare
 from customop.schema.schema import Schema
-from customop.schema.types import (
-    ARRAY,
-    ClassFields,
-    ClassOf,
-    Parameter,
-    Return,
-    classes,
-    declare,
-)
+from customop.schema.types import ARRAY, ClassOf, Parameter, Return, classes
 from customop.shapes.conditions import Guard
 
 if TYPE_CHECKING:
@@ -238,7 +231,7 @@ class GraphModule:
         return self._replay
 
     def _is_flat_spec(self) -> bool:
-        """Whether each input is one positional argument."""
+        """Return whether each input is one positional argument."""
         leaves = (*range(self._count),)
         return bool(self.in_spec == flatten((leaves, {}))[1])
 
@@ -301,13 +294,13 @@ class GraphModule:
         return self._result(out)
 
     def _result(self, out: list[Any]) -> Any:
-        """The result, from its leaves."""
+        """Return the result, from its leaves."""
         if self._pack is not None:
             return self._pack(out)
         return out[0] if len(out) == 1 else out
 
     def _taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """The leaves of arguments, if they seem to be nested as they should be."""
+        """Return the leaves of arguments that seem to be nested as they should be."""
         if self._is_flat and not kwargs and len(args) == self._count:
             return [*args]
         return None if self._take is None else self._take(args, kwargs)
@@ -515,7 +508,7 @@ class GraphModule:
         )
 
     def with_code(self, code: GivenCode) -> GraphModule:
-        """A module for the same graph that runs by other code."""
+        """Return a module for the same graph that runs by other code."""
         new = self.with_graph(self.graph)
         new._compiled()  # noqa: SLF001  # of the same class
         new._replay = code  # noqa: SLF001  # of the same class
@@ -534,7 +527,7 @@ class GraphModule:
 
 
 def _from_bytes(content: bytes) -> Any:
-    """The module of a pickle, which has the content of a file."""
+    """Return the module of a pickle, which has the content of a file."""
     return load.load_graph(io.BytesIO(content))
 
 
@@ -546,7 +539,7 @@ class _AnyLeaf:
 
 
 def _call_text(name: str, spec: Structure) -> str:
-    """A call with arguments of a structure, such as ``f({'a': *}, k=*)``."""
+    """Return a call with arguments of a structure, such as ``f({'a': *}, k=*)``."""
     args, kwargs = unflatten(spec, [_AnyLeaf()] * len(spec.accessors()))
     named = [f"{key}={value!r}" for key, value in kwargs.items()]
     return f"{name}({', '.join([*map(repr, args), *named])})"

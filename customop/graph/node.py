@@ -38,7 +38,7 @@ class Node:
         ``"placeholder"`` for an input, ``"constant"``, ``"call"`` for the call of an
         operator, ``"item"`` for one part of a call that returns several, ``"output"``.
     name : str
-        Unique in its graph, and an identifier.
+        Unique in its graph, and an identifier. Another one may be assigned.
     target : object
         The operator of a call, or a graph module; the name of an input, or of a constant in
         ``graph.constants``; else None.
@@ -73,11 +73,12 @@ class Node:
         "_is_erased",
         "_kwargs",
         "_meta",
+        "_must_run",
+        "_name",
         "_next",
         "_previous",
         "_val",
         "graph",
-        "name",
         "op",
         "target",
         "users",
@@ -85,7 +86,7 @@ class Node:
 
     def __init__(self, graph: Graph, name: str, op: str, target: Any) -> None:
         self.graph: Graph = graph
-        self.name: str = name
+        self._name: str = name
         self.op: str = op
         self.target: Any = target
         self.users: dict[Node, None] = {}
@@ -98,6 +99,7 @@ class Node:
         # What `meta` is made of when it is first read.
         self._val: Any = None
         self._at: tuple[CodeType, int] | str | None = None
+        self._must_run: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -107,6 +109,17 @@ class Node:
             f"the node '{self.name}' is not pickled by itself",
             do="pickle its GraphModule, or write it by module.save(path)",
         )
+
+    @property
+    def name(self) -> str:
+        """The name of the node: another one may be assigned that no node of its graph has."""
+        return self._name
+
+    @name.setter
+    def name(self, new: str) -> None:
+        if new != self._name:
+            self.graph.take_name(new)
+            self._name = new
 
     # ---- arguments ----
 
@@ -147,16 +160,22 @@ class Node:
         >>> [*x.users], [*cos.users]
         ([cos, sin], [])
         """
-        for node in self.inputs:
+        for node in self._all_inputs():
             node.users.pop(self, None)
         self._args, self._kwargs = args, kwargs
-        for node in nodes_in((*args, *kwargs.values())):
+        for node in self._all_inputs():
             node.users[self] = None
+
+    def _all_inputs(self) -> list[Node]:
+        """Return the nodes among the arguments, as often as they are there."""
+        kwargs = self._kwargs
+        return nodes_in((*self._args, *kwargs.values()) if kwargs else self._args)
 
     @property
     def inputs(self) -> list[Node]:
         """The nodes among the arguments, each once and in order."""
-        return [*dict.fromkeys(nodes_in((*self._args, *self._kwargs.values())))]
+        found = self._all_inputs()
+        return found if len(found) < 2 else [*dict.fromkeys(found)]
 
     def map_inputs(self, fn: Callable[[Node], Any]) -> None:
         """Replace each node among the arguments.
@@ -199,12 +218,8 @@ class Node:
         >>> multiply.mapped(lambda node: node.name.upper())
         (('X', 2.0), {})
         """
-
-        def change(value: Any) -> Any:
-            return fn(value) if isinstance(value, Node) else value
-
-        args = tuple([map_nested(value, change) for value in self._args])
-        return args, {k: map_nested(v, change) for k, v in self._kwargs.items()}
+        args = tuple([_mapped(value, fn) for value in self._args])
+        return args, {k: _mapped(v, fn) for k, v in self._kwargs.items()}
 
     def replace_all_uses_with(
         self, other: Node, *, unless: Callable[[Node], bool] | None = None
@@ -270,11 +285,13 @@ class Node:
         >>> call.args, call.values()
         ((x,), [x, None, False, 0.0, None])
         """
-        schema = self.target.schema
-        given = len(self._args)
-        rest = [p.default for p in schema.positional[given:]]
-        named = [self._kwargs.get(p.name, p.default) for p in schema.keyword_only]
-        return [*self._args, *rest, *named]
+        schema, found = self.target.schema, [*self._args]
+        if len(found) < len(schema.positional):
+            found += [p.default for p in schema.positional[len(found) :]]
+        if schema.keyword_only:
+            named = self._kwargs
+            found += [named.get(p.name, p.default) for p in schema.keyword_only]
+        return found
 
     def _names(self) -> Iterator[str]:
         return (p.name for p in self.target.schema.parameters)
@@ -342,6 +359,24 @@ class Node:
         self._previous, self._next = before, after
         before._next = after._previous = self  # noqa: SLF001  # of the same class
 
+    def following(self) -> Iterator[Node]:
+        """Go through the nodes after this one, up to ``graph.root``; for `Graph`."""
+        node: Node = self._next
+        root = self.graph.root
+        while node is not root:
+            if not node._is_erased:
+                yield node
+            node = node._next
+
+    def preceding(self) -> Iterator[Node]:
+        """Go through the nodes before this one, back to ``graph.root``; for `Graph`."""
+        node: Node = self._previous
+        root = self.graph.root
+        while node is not root:
+            if not node._is_erased:
+                yield node
+            node = node._previous
+
     def unlink(self) -> None:
         """Leave the list of nodes; for `Graph`. A walk that is here goes on."""
         before, after = self._previous, self._next
@@ -362,6 +397,8 @@ class Node:
             self._meta = {"val": self._val}
             if self._at is not None:
                 self._meta["place"] = place_at(self._at)
+            if self._must_run:
+                self._meta["must_run"] = True
             self._val = self._at = None
         return self._meta
 
@@ -378,6 +415,17 @@ class Node:
         """Set the facts that tracing knows; cheap, since `meta` is made later."""
         self._val, self._at = val, at
 
+    def note_facts_of(self, other: Node) -> None:
+        """Copy the facts about another node; cheap as long as nobody has read `meta`."""
+        facts = other._meta  # of the same class
+        self._meta = None if facts is None else facts.copy()
+        self._val, self._at = other._val, other._at  # of the same class
+        self._must_run = other._must_run  # of the same class
+
+    def fact(self, name: str) -> Any:
+        """Return a fact that a pass has noted in `meta`, or None; cheap where there is none."""
+        return None if self._meta is None else self._meta.get(name)
+
     @property
     def has_fixed_result(self) -> bool:
         """Whether the graph has the result as a constant, and checks that it is the same."""
@@ -389,7 +437,19 @@ class Node:
 
         `compile` sets ``meta["must_run"]`` where it may warn or raise.
         """
-        return self._meta is not None and self._meta.get("must_run", False)
+        if self._meta is None:
+            return self._must_run
+        found: bool = self._meta.get("must_run", False)
+        return found
+
+    @must_run.setter
+    def must_run(self, value: bool) -> None:
+        if self._meta is None:
+            self._must_run = value
+        elif value:
+            self._meta["must_run"] = True
+        else:
+            self._meta.pop("must_run", None)
 
     @property
     def written(self) -> str:
@@ -397,7 +457,7 @@ class Node:
 
         It is noted for NumPy's scalars, whose operators are not the ufuncs.
         """
-        return "" if self._meta is None else self._meta.get("written", "")
+        return self.fact("written") or ""
 
     @property
     def has_effects(self) -> bool:
@@ -420,35 +480,45 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs that a call runs: its target, or graph modules in its arguments."""
-        values = [self.target, *self._args, *self._kwargs.values()]
-        leaves = [leaf for v in values if not _is_single(v) for leaf in flat(v)]
-        found = [getattr(v, "graph", None) for v in leaves if not _is_single(v)]
-        return [graph for graph in found if isinstance(graph, type(self.graph))]
+        found = [v for v in self._args if type(v) not in _SINGLE]
+        if isinstance(self.target, RuleTable):
+            if not found and not self._kwargs:
+                return []
+        else:
+            found.insert(0, self.target)
+        found += self._kwargs.values()
+        leaves = [leaf for v in found if not _is_single(v) for leaf in flat(v)]
+        graphs = [getattr(v, "graph", None) for v in leaves if not _is_single(v)]
+        return [graph for graph in graphs if isinstance(graph, type(self.graph))]
 
 
 def _is_single(value: Any) -> bool:
-    """Whether a value is certainly not a graph module, and holds none."""
-    return type(value) in _PLAIN or isinstance(value, Node | RuleTable)
+    """Return whether a value is certainly not a graph module, and holds none."""
+    return type(value) in _SINGLE or isinstance(value, RuleTable)
+
+
+def _mapped(value: Any, fn: Callable[[Node], Any]) -> Any:
+    """Return a value with each node in it replaced."""
+    if type(value) is Node:
+        return fn(value)
+    if type(value) in _PLAIN:
+        return value
+    return map_nested(value, lambda leaf: fn(leaf) if type(leaf) is Node else leaf)
 
 
 def nodes_in(values: Iterable[Any]) -> list[Node]:
-    """The nodes among values and inside them, in order."""
+    """Return the nodes among values and inside them, in order."""
     found: list[Node] = []
-
-    def note(value: Any) -> Any:
-        if type(value) is Node:
-            found.append(value)
-        return value
-
     for value in values:
         if type(value) is Node:
             found.append(value)
         elif type(value) not in _PLAIN:
-            map_nested(value, note)
+            found += [leaf for leaf in flat(value) if type(leaf) is Node]
     return found
 
 
 _PLAIN = frozenset((int, float, bool, complex, str, type(None)))
+_SINGLE = _PLAIN | {Node}
 
 
 # ---- places ----
@@ -459,7 +529,7 @@ _lines: dict[int, tuple[CodeType, list[int | None]]] = {}
 
 
 def place_at(at: tuple[CodeType, int] | str) -> str:
-    """File and line of an instruction."""
+    """Return file and line of an instruction."""
     if isinstance(at, str):
         return at
     code, offset = at
@@ -482,7 +552,7 @@ def _lines_of(code: CodeType) -> list[int | None]:
 
 
 def fault(node: Node, what: str, do: str) -> GraphError:
-    """An error about a node."""
+    """Return an error about a node."""
     place = node.meta.get("place")
     return GraphError(what, *([f"traced at {place}"] if place else []), do=do)
 
@@ -498,18 +568,18 @@ class Solved(NamedTuple):
     rest: int
 
     def text(self, length: str) -> str:
-        """The size as Python code, from that of the length."""
+        """Return the size as Python code, from that of the length."""
         if self.rest:
             length += f" {'-' if self.rest > 0 else '+'} {abs(self.rest)}"
         return length if self.factor == 1 else f"({length}) // {self.factor}"
 
     def value(self, length: int) -> int:
-        """The size, from the length."""
+        """Return the size, from the length."""
         return (length - self.rest) // self.factor
 
 
 def solved(size: Any, known: Collection[str]) -> Solved | None:
-    """How a length gives the one size in it; None if that is known, or it does not."""
+    """Return how a length gives the one unknown size in it, or None."""
     expr: Number = size.expr
     names = names_of(expr)
     if len(names) != 1 or not names.isdisjoint(known):
@@ -520,9 +590,11 @@ def solved(size: Any, known: Collection[str]) -> Solved | None:
 
 
 def sizes_in(values: Iterable[Any]) -> frozenset[str]:
-    """Names of the symbolic sizes in nested values and in the shapes of arrays."""
+    """Return the names of symbolic sizes in nested values and shapes of arrays."""
     found: frozenset[str] = frozenset()
     for value in values:
+        if type(value) in _SINGLE:
+            continue
         for leaf in flat(value):
             if is_array(leaf):
                 found = found.union(*map(_names, leaf.shape))
@@ -541,12 +613,12 @@ def _names(value: Any) -> frozenset[str]:
 
 
 def has_sizes(values: Iterable[Any]) -> bool:
-    """Whether there are symbolic sizes in nested values."""
+    """Return whether there are symbolic sizes in nested values."""
     return bool(sizes_in(values))
 
 
 def gives_sizes(value: Any) -> frozenset[str]:
-    """Names of the sizes that can be read off a value: whole lengths of its axes."""
+    """Return the names of sizes that can be read off a value as whole lengths."""
     if isinstance(value, Symbolic):
         return frozenset({str(value)}) & _names(value)
     leaves = value.shape if is_array(value) else flat(value)
@@ -556,7 +628,7 @@ def gives_sizes(value: Any) -> frozenset[str]:
 
 
 def missing_sizes(nodes: Iterable[Node]) -> set[str]:
-    """Names of the sizes that nodes use and that none before them gives."""
+    """Return the names of the sizes that nodes use and that none before them gives."""
     known: set[str] = set()
     missing: set[str] = set()
     for node in nodes:
@@ -567,7 +639,7 @@ def missing_sizes(nodes: Iterable[Node]) -> set[str]:
 
 
 def makes_sizes(node: Node) -> frozenset[str]:
-    """Names of the sizes of its value that the arguments of a call do not have."""
+    """Return the names of sizes that a call brings: no argument has them."""
     own = sizes_in([node.val]) if node.op == CALL else frozenset()
     if not own:
         return own

@@ -1,9 +1,10 @@
-"""Passes: dead code, common subexpressions, constant folding, and reuse of buffers."""
+"""Passes: dead code, equal calls, constant folding, new constants, reuse of buffers."""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeVar
@@ -12,12 +13,14 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU, is_array
-from customop.arrays.nested import children, flat, map_nested, steps
+from customop.arrays.nested import children, flat, map_nested, part_of, steps
+from customop.core.contract import owner
 from customop.core.operator import Operator
 from customop.core.registry import in_namespace
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, counted, shown
-from customop.graph.graph import OUTSIDE, Graph, Memory, Places
+from customop.frozen import cached
+from customop.graph.graph import OUTSIDE, Graph, Memory, may_write
 from customop.graph.module import GraphModule
 from customop.graph.node import (
     CALL,
@@ -29,6 +32,7 @@ from customop.graph.node import (
     nodes_in,
     sizes_in,
 )
+from customop.library.ops import ops
 from customop.progress import node_channel
 from customop.schema.tags import Tag
 from customop.schema.types import Parameter
@@ -41,7 +45,7 @@ GraphT = TypeVar("GraphT", Graph, GraphModule)
 
 
 def graph_of(given: Graph | GraphModule, name: str = "a pass") -> Graph:
-    """The graph that a pass was given, also in a module."""
+    """Return the graph that a pass was given, also in a module."""
     if isinstance(given, GraphModule):
         return given.graph
     if isinstance(given, Graph):
@@ -53,37 +57,52 @@ def graph_of(given: Graph | GraphModule, name: str = "a pass") -> Graph:
 
 
 def with_graph(given: GraphT, graph: Graph) -> GraphT:
-    """A new graph as what a pass was given: with inputs and outputs as before."""
+    """Return a new graph as what a pass was given, with inputs and outputs as before."""
     found: Any = given.with_graph(graph) if isinstance(given, GraphModule) else graph
     return found  # type: ignore[no-any-return]  # of the class of `given`
 
 
-def edited(given: GraphT, edit: Callable[[Graph], None]) -> GraphT:
-    """A copy of a graph that was edited, and in which the graphs inside were too.
+Edit = Callable[[Graph], object]
+
+
+def edited(given: GraphT, *edits: Edit) -> GraphT:
+    """Return an edited copy of a graph, in which the graphs inside are edited too.
 
     Parameters
     ----------
     given : Graph or GraphModule
-    edit : callable
-        Changes the graph that it is given.
+    *edits : callable
+        Each changes the graph that it is given; they run one after the other.
 
     Returns
     -------
     Graph or GraphModule
     """
-    old = graph_of(given)
-    node_channel.stage(f"simplifying {counted(old.count, 'node')}")
-    new = old.copy()
-    for node in new.nodes:
-        if node.subgraphs:
-            _edit_inner(node, edit)
-    edit(new)
+    new = graph_of(given).copy()
+    edit_in_place(new, *edits)
     return with_graph(given, new)
 
 
-def _edit_inner(node: Node, edit: Callable[[Graph], None]) -> None:
+def edit_in_place(graph: Graph, *edits: Edit) -> None:
+    """Edit a graph that nobody else has, and put edited copies of the graphs inside it.
+
+    Parameters
+    ----------
+    graph : Graph
+    *edits : callable
+        As for `edited`.
+    """
+    node_channel.stage(f"simplifying {counted(graph.count, 'node')}")
+    for node in graph.nodes:
+        if node.subgraphs:
+            _edit_inner(node, edits)
+    for edit in edits:
+        edit(graph)
+
+
+def _edit_inner(node: Node, edits: Sequence[Edit]) -> None:
     def change(value: Any) -> Any:
-        return edited(value, edit) if isinstance(value, GraphModule) else value
+        return edited(value, *edits) if isinstance(value, GraphModule) else value
 
     node.target = change(node.target)
     named = {name: map_nested(value, change) for name, value in node.kwargs.items()}
@@ -95,7 +114,7 @@ def _edit_inner(node: Node, edit: Callable[[Graph], None]) -> None:
 
 
 def caller_of(node: Node) -> Node:
-    """The call that a node is a part of, or the node itself."""
+    """Return the call that a node is a part of, or the node itself."""
     while node.op == ITEM:
         node = node.args[0]
     return node
@@ -146,7 +165,7 @@ class Order:
 
 
 def sort_groups(order: Order, group_of: dict[Node, Any]) -> tuple[list[Any], list[Any]]:
-    """Groups in an order in which they can run, and those that need each other.
+    """Return groups in an order in which they can run, and those that need each other.
 
     Among groups that can run next, the one that begins first in the graph comes first.
     """
@@ -172,14 +191,14 @@ def sort_groups(order: Order, group_of: dict[Node, Any]) -> tuple[list[Any], lis
 def _between(
     stuck: set[Any], later: dict[Any, set[Any]], groups: list[Any]
 ) -> list[Any]:
-    """Of the groups that cannot run, those that others of them need."""
+    """Return the blocked groups that other blocked groups wait for."""
     while ends := {group for group in stuck if not later[group] & stuck}:
         stuck -= ends
     return [group for group in groups if group in stuck]
 
 
 def _later_groups(order: Order, group_of: dict[Node, Any]) -> dict[Any, set[Any]]:
-    """Group -> the groups that need it to have run."""
+    """Return for each group the groups that need it to have run."""
     found: dict[Any, set[Any]] = {group: set() for group in group_of.values()}
     for node, sources in order.before.items():
         for source in sources:
@@ -217,11 +236,7 @@ def eliminate_dead_code(graph: GraphT) -> GraphT:
     >>> [node.name for node in smaller.graph.nodes]
     ['x', 'sin', 'output']
     """
-    return edited(graph, _erase)
-
-
-def _erase(graph: Graph) -> None:
-    graph.eliminate_dead_code()
+    return edited(graph, Graph.eliminate_dead_code)
 
 
 # ---- common subexpressions: what a graph computes twice is computed once ----
@@ -253,10 +268,11 @@ def eliminate_common_subexpressions(graph: GraphT) -> GraphT:
     >>> [node.name for node in smaller.graph.nodes]
     ['x', 'sin', 'cos', 'multiply', 'output']
     """
-    return edited(graph, _merge)
+    return edited(graph, merge_equal_nodes)
 
 
-def _merge(graph: Graph) -> None:
+def merge_equal_nodes(graph: Graph) -> None:
+    """Keep the first node of each computation of a graph, which is changed."""
     merging = _Merging(graph)
     for node in graph.nodes:
         merging.look_at(node)
@@ -267,17 +283,24 @@ class _Merging:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._memory = Memory(graph)
-        self._written: Places = self._memory.written
-        self._escaped: set[int] = set(self._memory.output)
+        self._has_writes = may_write(graph)
         # Number of writes so far to each memory, and the first node of each key.
         self._moments: dict[int, int] = {}
         self._first: dict[Hashable, Node] = {}
 
+    @cached
+    def _memory(self) -> Memory:
+        return Memory(self._graph)
+
+    @cached
+    def _escaped(self) -> set[int]:
+        return set(self._memory.output)
+
     def look_at(self, node: Node) -> None:
         """Put an earlier node in the place of this one, if there is one."""
-        for place in self._memory.writes.get(node, ()):
-            self._moments[place] = self._moments.get(place, 0) + 1
+        if self._has_writes:  # places that are not written yet have no part in keys
+            for place in self._memory.writes.get(node, ()):
+                self._moments[place] = self._moments.get(place, 0) + 1
         if not self._can_merge(node):
             return
         first = self._first.setdefault(self._key(node), node)
@@ -292,33 +315,36 @@ class _Merging:
         return not (node.has_effects or node.must_run or makes_sizes(node))
 
     def _may_share(self, first: Node, node: Node) -> bool:
-        """Whether users of two nodes may get one array."""
+        """Return whether users of two nodes may get one array."""
         if node.op == CONSTANT:
             return True  # it is one object already
         places = self._memory.places
         both = places[first] | places[node]
-        if both & self._written:
+        if both & self._memory.written:
             return False
         if not places[node].isdisjoint(self._escaped):
             if not places[first].isdisjoint(self._escaped):
                 return False
-            self._escaped |= places[first]
+            self._escaped.update(places[first])
         return True
 
     def _key(self, node: Node) -> Hashable:
         if node.op == CONSTANT:
             return ("constant", id(self._graph.constants[node.target]))
-        read = sorted(self._memory.of((*node.args, *node.kwargs.values())))
-        moments = tuple([self._moments.get(place, 0) for place in read])
         values = node.values() if node.op == CALL else node.args
-        return (node.op, id(node.target), frozen_key(list(values)), moments)
+        key = (node.op, id(node.target), *map(frozen_key, values))
+        if not self._moments:
+            return key
+        read = sorted(self._memory.of((*node.args, *node.kwargs.values())))
+        written = [place for place in read if place in self._moments]
+        return (*key, *[(place, self._moments[place]) for place in written])
 
 
 _NUMBERS = (bool, int, str, bytes, type(None))
 
 
 def frozen_key(value: Any) -> Hashable:
-    """A key, equal for arguments that are the same to the last bit and by class."""
+    """Return a key that is equal for arguments of one class with the same bits."""
     cls = type(value)
     if cls in _NUMBERS:
         return (cls, value)
@@ -337,7 +363,7 @@ def frozen_key(value: Any) -> Hashable:
 
 
 def _key_of_object(value: Any) -> Hashable:
-    """An object without arrays: equal ones of a class count as the same."""
+    """Return an object without arrays: equal ones of a class count as the same."""
     try:
         hash(value)
     except TypeError:
@@ -381,48 +407,66 @@ def fold_constants(
     >>> [node.op for node in folded.graph.nodes]
     ['placeholder', 'constant', 'call', 'output']
     """
-    return edited(
-        graph, lambda inner: _Folding(inner, max_bytes, reads_constants).run()
-    )
+    return edited(graph, lambda inner: Folding(inner, max_bytes, reads_constants).run())
 
 
-class _Folding:
-    """A walk that computes what it can."""
+class Folding:
+    """Computes what it can, node by node; then puts it in the place of the nodes.
+
+    Parameters
+    ----------
+    graph : Graph
+        It is changed.
+    max_bytes, reads_constants
+        As for `fold_constants`.
+    """
 
     def __init__(self, graph: Graph, max_bytes: int, reads_constants: bool) -> None:
         self._graph = graph
         self._max_bytes = max_bytes
         self._reads_constants = reads_constants
-        self._memory = Memory(graph)
-        self._written = self._memory.written
         # Nodes whose values are known, and those of them that were computed here.
         self._values: dict[Node, Any] = {}
         self._computed: dict[Node, None] = {}
 
+    @cached
+    def _memory(self) -> Memory:
+        return Memory(self._graph)
+
     def run(self) -> None:
-        """Fold what can be folded."""
+        """Fold what can be folded, and leave out what nobody uses then."""
         for node in self._graph.nodes:
-            if node.op == CONSTANT:
-                if self._reads_constants:
-                    self._values[node] = self._graph.constants[node.target]
-            elif self._can_fold(node):
-                self._compute(node)
+            self.look_at(node)
+        self.finish()
+        self._graph.eliminate_dead_code()
+
+    def look_at(self, node: Node) -> None:
+        """Compute a node, if all that it needs is known; nodes come in their order."""
+        if node.op == CONSTANT:
+            if self._reads_constants:
+                self._values[node] = self._graph.constants[node.target]
+        elif self._can_fold(node):
+            self._compute(node)
+
+    def finish(self) -> None:
+        """Put the values in the places of the nodes."""
         for node in self._computed:
             if any(user not in self._computed for user in node.users):
                 self._put_in_place(node)
-        self._graph.eliminate_dead_code()
 
     def _can_fold(self, node: Node) -> bool:
-        if node.op not in (CALL, ITEM) or not node.is_pure or node.written:
+        if node.op not in (CALL, ITEM):
             return False
         if any(source not in self._values for source in node.inputs):
+            return False
+        if not node.is_pure or node.written:
             return False
         if has_sizes((*node.args, *node.kwargs.values())):
             return False
         memory = self._memory
         places = memory.places[node] - {OUTSIDE}
         used = places | (memory.of(node.inputs) - {OUTSIDE})
-        return used.isdisjoint(self._written) and places.isdisjoint(memory.output)
+        return used.isdisjoint(memory.written) and places.isdisjoint(memory.output)
 
     def _compute(self, node: Node) -> None:
         if not self._is_small(node.meta.get("val")):
@@ -432,7 +476,7 @@ class _Folding:
             warnings.simplefilter("error")
             try:
                 found = (
-                    node.target(*args, **kwargs) if node.op == CALL else _part(*args)
+                    node.target(*args, **kwargs) if node.op == CALL else part_of(*args)
                 )
             except Exception:  # noqa: BLE001  # a kernel may raise anything: at each run
                 return
@@ -443,7 +487,7 @@ class _Folding:
                 del node.meta["must_be"]  # it is so in every call
 
     def _is_small(self, value: Any) -> bool:
-        """Whether a value, or what is known of it before, has few bytes."""
+        """Return whether a value, or what is known of it before, has few bytes."""
         if has_sizes([value]):
             return False
         arrays = [leaf for leaf in flat(value) if is_array(leaf)]
@@ -453,7 +497,7 @@ class _Folding:
     def _put_in_place(self, node: Node) -> None:
         """Give the users of a node its value: a constant, or the number itself."""
         value = self._values[node]
-        node.meta.pop("must_run", None)  # it has run
+        node.must_run = False  # it has run
         if not is_array(value):
             if len(flat(value)) == 1 and not isinstance(value, list | tuple | dict):
                 for user in [*node.users]:
@@ -466,14 +510,10 @@ class _Folding:
 
 
 def _is_same(found: Any, expected: Any) -> bool:
-    """Whether a result is what the graph was traced with."""
+    """Return whether a result is what the graph was traced with."""
     if is_array(found):
         return bool(found.shape == expected.shape)
     return type(found) is type(expected) and bool(found == expected)
-
-
-def _part(value: Any, index: Any) -> Any:
-    return value[index]
 
 
 # ---- operators that compute the same ----
@@ -485,7 +525,7 @@ def _part(value: Any, index: Any) -> Any:
 
 
 def functional_form(op: RuleTable) -> Operator[..., object] | None:
-    """The operator that returns fresh arrays where another one writes, or None."""
+    """Return the operator that gives new arrays where another one writes, or None."""
     if Tag.inplace in op.tags and op.name.endswith("_"):
         found = _named(op.namespace, op.name[:-1], op.overload)
         given = op.schema.parameters
@@ -503,7 +543,7 @@ def functional_form(op: RuleTable) -> Operator[..., object] | None:
 
 
 def writing_form(op: RuleTable, tag: Tag) -> Operator[..., object] | None:
-    """The operator with a tag that writes what this one returns, or None."""
+    """Return the operator with a tag that writes what this one returns, or None."""
     if tag is Tag.inplace:
         places = [(op.namespace, f"{op.name}_", op.overload)]
     else:
@@ -534,7 +574,7 @@ def _named(namespace: str, name: str, overload: str) -> Operator[..., object] | 
 
 
 def _plain(parameters: Sequence[Parameter]) -> list[tuple[str, str, str, str]]:
-    """Parameters without what is said of memory."""
+    """Return parameters without their aliases."""
     return [(p.name, str(p.type), p.kind, repr(p.default)) for p in parameters]
 
 
@@ -609,7 +649,7 @@ class _Reusing:
                 return
 
     def _free_operands(self, node: Node) -> Iterator[tuple[int, Node]]:
-        """Operands that are arrays like the result, and die with the call."""
+        """Go through the operands like the result that end with the call."""
         values = node.values()
         for slot in node.target.array_slots:
             operand = values[slot]
@@ -644,7 +684,7 @@ class _Reusing:
 
 
 def _is_like(operand: Any, result: Any) -> bool:
-    """Whether the result of a call fits into an operand, and is laid out as that is."""
+    """Return whether a result has the shape, dtype and strides of an operand."""
     if not isinstance(operand, FakeArray) or not isinstance(result, FakeArray):
         return False
     if not result.shape or operand.dtype != result.dtype or operand.device != CPU.name:
@@ -656,7 +696,7 @@ def _is_like(operand: Any, result: Any) -> bool:
 def _form_for(
     op: RuleTable, node: Node, slot: int, operand: Node
 ) -> tuple[Operator[..., Any] | None, list[Any]]:
-    """An operator that writes to an operand, and the values of its parameters."""
+    """Return an operator that writes to an operand, and its arguments."""
     values = node.values()
     is_once = nodes_in(values).count(operand) == 1
     if slot == 0 and (is_once or Tag.pointwise in op.tags):
@@ -668,3 +708,71 @@ def _form_for(
         return None, []
     given: Mapping[str, Any] = {**node.bound(), form.schema.written[0]: operand}
     return form, [given[p.name] for p in form.schema.parameters]
+
+
+# ---- arrays that a function made while it was captured ----
+# They are constants of its graph, and new arrays in each run of the function.
+
+
+def copy_new_constants(graph: Graph) -> None:
+    """Copy in each run what the function makes again in each run, where it matters.
+
+    ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it
+    if it is returned, so each run returns a copy. An array that is there before the
+    function runs is returned itself.
+    """
+    arrays = [value for value in graph.constants.values() if _is_writeable(value)]
+    if not arrays:
+        return
+    shared = Counter(id(owner(value)) for value in arrays)
+    del arrays
+    memory = Memory(graph)
+    reached = (memory.output | memory.written) - {OUTSIDE}
+    for node in graph.nodes:
+        is_reached = node.op == CONSTANT and memory.places[node] & reached
+        if is_reached and _is_unshared(graph.constants, node.target, shared):
+            _put_copy(graph, node)
+
+
+def _is_writeable(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.flags.writeable
+
+
+def _is_unshared(
+    constants: Mapping[str, Any], name: str, shared: Mapping[int, int]
+) -> bool:
+    """Return whether only the graph refers to an array and its memory."""
+    if not _is_writeable(constants[name]):
+        return False
+    is_owner, count, count_of_memory = _references(constants, name)
+    others = shared[id(owner(constants[name]))] - 1
+    least = _LEAST[is_owner]
+    return (
+        count <= least[1] + (others if is_owner else 0)
+        and count_of_memory <= least[2] + others
+    )
+
+
+def _references(constants: Mapping[str, Any], name: str) -> tuple[bool, int, int]:
+    """Return whether an array owns its memory; count references to it and its owner."""
+    count = sys.getrefcount(constants[name])
+    memory = owner(constants[name])
+    return memory is constants[name], count, sys.getrefcount(memory)
+
+
+def _least(constants: Mapping[str, Any]) -> tuple[bool, int, int]:
+    return _references(constants, "probe")
+
+
+# The same for arrays to which nobody else has a reference.
+_LEAST = {
+    True: _least({"probe": np.zeros(2)}),
+    False: _least({"probe": np.zeros(2)[1:]}),
+}
+
+
+def _put_copy(graph: Graph, node: Node) -> None:
+    with graph.inserting_after(node):
+        copy = graph.call(ops.np.copy.default, (node,))
+    copy.note(node.val, node.meta.get("place"))
+    node.replace_all_uses_with(copy, unless=lambda user: user is copy)

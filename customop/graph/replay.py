@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU, kind_of
-from customop.arrays.nested import flat, map_nested
 from customop.config import config
 from customop.core.builtin_kinds import ARRAY_CLASS
 from customop.core.codegen import generate
@@ -21,272 +19,40 @@ from customop.core.observe import open_modes
 from customop.core.rule_kind import COMPOSITE
 from customop.core.rule_makers import again, find_prepare, fixed, has_arrays_first
 from customop.core.table import RuleTable, changing
-from customop.graph.code_parts import SizeLines
 from customop.graph.graph import Graph
 from customop.graph.guards import (
     InputGuard,
     apart_guard,
     guard_line,
     guards_of,
-    result_guard,
 )
 from customop.graph.node import (
     CALL,
-    CONSTANT,
-    ITEM,
-    OUTPUT,
     PLACEHOLDER,
     Node,
-    gives_sizes,
-    nodes_in,
 )
-from customop.shapes.sizes import Symbolic
+from customop.graph.writer import LITERALS, GraphLines, name_of
 
-# ---- the lines of a graph ----
-# The source text of the straight-line Python that runs it.
-
-
-# The operator that writes an input at the end of a graph.
-_ASSIGN = "customop::assign"
+# ---- replay: the straight-line Python that runs a graph ----
 
 
-def last_uses(graph: Graph) -> dict[Node, list[Node]]:
-    """For each node, those whose values are not needed after it."""
-    found: dict[Node, list[Node]] = {}
-    seen: set[Node] = set()
-    for node in reversed(graph.nodes):
-        for used in node.inputs:
-            if used not in seen and used.op != CONSTANT:
-                seen.add(used)
-                found.setdefault(node, []).append(used)
-        if node not in seen and node.op in (CALL, ITEM, PLACEHOLDER):
-            found.setdefault(node, []).append(node)
-    return found
-
-
-class GraphLines:
-    """Source text of the function of a graph, and the names that it uses.
+def compile_graph(graph: Graph, title: str, where: str = "") -> Replay:
+    """Generate the function of a graph.
 
     Parameters
     ----------
     graph : Graph
+    title : str
+        Of the generated file, for tracebacks.
     where : str
         File and line where the graph was traced, for messages of guards.
-
-    Attributes
-    ----------
-    names : dict
-        The globals of the function.
-    nodes : dict
-        Line -> the node that it runs.
-    operators : dict
-        Global name -> the operator that it calls.
-    guards : dict
-        Global name of a check -> the guard of an input; empty if an input has none.
     """
-
-    def __init__(self, graph: Graph, where: str = "") -> None:
-        self.graph: Graph = graph
-        self.where: str = where
-        self.names: dict[str, Any] = {"np": np}
-        self.nodes: dict[int, Node] = {}
-        self._lines: list[str] = []
-        sizes = graph.sizes
-        names = [node.name for node in graph.nodes]
-        # What the text of a size may name: variables of these names get others.
-        reserved = _RESERVED if sizes is None else {*_RESERVED, *sizes.sizes}
-        self._taken: set[str] = {*names, *reserved}
-        # Wished name -> the number of the last one: names are never free again.
-        self._last: dict[str, int] = {}
-        self._locals: dict[str, str] = {}
-        for name in names:
-            if name in reserved:
-                self._locals[name] = self._free(f"{name}_")
-        self._known: dict[int, str] = {}
-        self._kept: list[Any] = []
-        self._of_operator: dict[RuleTable, str] = {}
-        self.operators: dict[str, RuleTable] = {}
-        self.guards: dict[str, InputGuard] = {}
-        self.sizes: SizeLines | None = None
-        if sizes is not None:
-            self.sizes = SizeLines(sizes, where, self.bind)
-
-    def text(self) -> str:
-        """The whole function."""
-        return "\n".join([*self._lines, ""])
-
-    # ---- names ----
-
-    def _free(self, wanted: str) -> str:
-        number = self._last.get(wanted, 0)
-        name = f"{wanted}_{number}" if number else wanted
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        self._last[wanted] = number
-        return name
-
-    def local(self, node: Node) -> str:
-        """The variable of a node, or the global name of a constant."""
-        return self._locals.get(node.name, node.name)
-
-    def bind(self, wanted: str, value: Any) -> str:
-        """A global name for an object; the same one when it is asked for again."""
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = self._free(wanted)
-            self.names[known] = value
-            self._kept.append(value)
-        return known
-
-    def operator(self, op: RuleTable) -> str:
-        """The global name of an operator."""
-        known = self._of_operator.get(op)
-        if known is None:
-            known = self._of_operator[op] = self.bind(name_of(op), op.run)
-            self.operators[known] = op
-        return known
-
-    # ---- lines ----
-
-    def add(self, line: str, node: Node | None = None, indent: str = "    ") -> None:
-        """Add a line, and note the node that it runs."""
-        self._lines.append(f"{indent}{line}")
-        if node is not None:
-            self.nodes[len(self._lines)] = node
-
-    def write_inputs(self) -> None:
-        """Write the lines that take the inputs and check the guards."""
-        self.add("def forward(inputs):", indent="")
-        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
-        named = [(node, self.local(node)) for node in inputs]
-        if inputs:
-            self.add(f"{', '.join(name for _, name in named)}, = inputs")
-        guards = guards_of(inputs, self.where)
-        for (_, name), guard in zip(named, guards, strict=True):
-            if guard.expected is not None:
-                check = self.bind(f"check_{name}", guard.check)
-                self.guards[check] = guard
-                self.add(guard_line(name, guard, check, self.bind))
-        if len(self.guards) < len(inputs):
-            self.guards.clear()
-        self._write_apart(named)
-        self.add("inputs.clear()")
-        self.write_sizes(named)
-
-    def _write_apart(self, named: Sequence[tuple[Node, str]]) -> None:
-        """Write the line that looks whether written inputs share memory with others."""
-        written = [
-            node.args[0]
-            for node in self.graph.nodes
-            if node.op == CALL and getattr(node.target, "qualname", "") == _ASSIGN
-        ]
-        found = apart_guard([node for node, _ in named], written, self.where)
-        if found is not None:
-            nodes, guard = found
-            names = dict(named)
-            check = self.bind("check_apart", guard.check)
-            self.add(f"{check}({', '.join(names[node] for node in nodes)})")
-
-    def write_sizes(self, named: Sequence[tuple[Node, str]]) -> None:
-        """Write the lines for the sizes of inputs, each with its variable."""
-        if self.sizes is not None:
-            for line in self.sizes.of_inputs(named):
-                self.add(line)
-
-    def write(self, node: Node, unused: list[Node]) -> None:
-        """Write the lines of a node; then free what is not used any more."""
-        if node.op == OUTPUT:
-            leaves = [self.value(leaf) for leaf in node.args[0]]
-            self.add(f"return [{', '.join(leaves)}]")
-            return
-        if node.op == CONSTANT:
-            self.names[self.local(node)] = self.graph.constants[node.target]
-        elif node.op == CALL:
-            call = self.call(node)
-            if node in unused and not self._is_checked(node):
-                unused.remove(node)
-                self.add(call, node)
-            else:
-                self.add(f"{self.local(node)} = {call}", node)
-        elif node.op == ITEM:
-            parent, index = node.args
-            self.add(f"{self.local(node)} = {self.local(parent)}[{index!r}]")
-        if node.op in (CALL, ITEM):
-            self._write_checks(node)
-        if unused:
-            self.add(f"del {', '.join([self.local(n) for n in unused])}")
-
-    def call(self, node: Node) -> str:
-        """The text of a call."""
-        values = ", ".join([self.value(v) for v in node.values()])
-        return f"{self.operator(node.target)}({values})"
-
-    def _is_checked(self, node: Node) -> bool:
-        """Whether lines after a call may read its result, also if no node does."""
-        has_sizes = self.sizes is not None and bool(gives_sizes(node.val))
-        return node.has_fixed_result or has_sizes
-
-    def _write_checks(self, node: Node) -> None:
-        """Write what is checked of a result."""
-        guard = result_guard(node)
-        if guard is not None:
-            check = self.bind("check", guard.check)
-            self.add(f"{check}({self.local(node)})")
-        if self.sizes is not None:
-            for line in self.sizes.of_result(node, self.local(node)):
-                self.add(line)
-
-    def value(self, value: Any) -> str:
-        """The text of an argument."""
-        cls = type(value)
-        if cls is Node:
-            return self.local(value)
-        if cls in _LITERALS or (cls is float and math.isfinite(value)):
-            return repr(value)
-        if cls is list:
-            return f"[{', '.join([self.value(v) for v in value])}]"
-        if cls is tuple:
-            texts = [self.value(v) for v in value]
-            return f"({', '.join(texts)}{',' * (len(value) == 1)})"
-        if isinstance(value, Symbolic) and value.context is self.graph.sizes:
-            return f"({value})" if " " in str(value) else str(value)
-        return self._object(value)
-
-    def _object(self, value: Any) -> str:
-        """The text of another object, which may hold nodes."""
-        if not nodes_in([value]):
-            return self.bind(name_of(value), value)
-        fill = self.bind(f"{type(value).__name__}_of", _Fill(value))
-        return f"{fill}({', '.join([self.value(v) for v in flat(value)])})"
-
-
-_LITERALS = frozenset((int, bool, str, type(None)))
-# Names in the texts of sizes, and of the generated function.
-_RESERVED = frozenset(("abs", "complex", "float", "inputs", "int", "max", "min", "np"))
-
-
-class _Fill:
-    """A dict or config object with nodes in it: makes one with values in their places."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __call__(self, *values: Any) -> Any:
-        found: Iterator[Any] = iter(values)
-        return map_nested(self._value, lambda leaf: next(found))
-
-
-def name_of(value: Any) -> str:
-    """A readable name for an operator or another object."""
-    name = getattr(value, "qualname", None) or type(value).__name__
-    return "".join(c if c.isalnum() else "_" for c in str(name).replace("::", "_"))
-
-
-# ---- replay: the straight-line Python that runs a graph ----
-# One line for each node. Each value is freed in the line after its last use. `op.run`
-# is called with the values of all parameters, which tracing has coerced.
+    has_plain = all(is_plain(type(v)) for v in graph.constants.values())
+    lines = _ReplayLines(graph, where, is_plain=has_plain)
+    lines.write_parts()
+    lines.write_inputs()
+    lines.write_nodes()
+    return Replay(title, lines, is_plain=has_plain)
 
 
 # An operator, and the values of its parameters after the arrays.
@@ -307,39 +73,37 @@ class Replay:
 
     __slots__ = (
         "_direct",
+        "_operators",
+        "_parts",
         "_plain",
         "_run",
         "_seen",
+        "_starts",
         "_waits",
         "code",
         "guards",
         "names",
         "nodes",
-        "operators",
         "prepared",
         "title",
     )
 
-    def __init__(
-        self,
-        title: str,
-        code: str,
-        names: dict[str, Any],
-        operators: Mapping[str, RuleTable],
-        prepared: Mapping[str, Prepared],
-        guards: Mapping[str, InputGuard],
-        nodes: dict[int, Node],
-    ) -> None:
+    def __init__(self, title: str, lines: _ReplayLines, *, is_plain: bool) -> None:
         self.title: str = title
-        self.code: str = code
-        self.names: dict[str, Any] = names
+        self.code: str = lines.text()
+        self.names: dict[str, Any] = lines.names
         # Global name -> the operator, for those whose kernels may be called directly.
-        self.operators: Mapping[str, RuleTable] = operators
+        self._operators: dict[str, RuleTable] = {}
+        if is_plain:
+            found = lines.operators.items()
+            self._operators = {n: op for n, op in found if can_be_direct(op)}
         # Global name -> the operator, and the constants with which it is called.
-        self.prepared: Mapping[str, Prepared] = prepared
+        self.prepared: Mapping[str, Prepared] = lines.prepared
         # Global name of a check -> the guard. Empty if an input has none.
-        self.guards: Mapping[str, InputGuard] = guards
-        self.nodes: dict[int, Node] = nodes
+        self.guards: Mapping[str, InputGuard] = lines.guards
+        self.nodes: dict[int, Node] = lines.nodes
+        self._parts: Sequence[str] = lines.parts
+        self._starts: Sequence[int] = lines.starts
         self._run: Any = None
         self._direct: Any = None
         # As `_direct`, but a guard that fails raises `_OtherInputs`.
@@ -352,7 +116,7 @@ class Replay:
     def run(self, leaves: list[Any]) -> list[Any]:
         """Run the graph."""
         run = self._run or self._compile()
-        is_direct = self.operators or self.prepared
+        is_direct = self._operators or self.prepared
         is_usual = is_direct and not open_modes and config.checks == "first"
         if is_usual and _all_plain(leaves):
             if self._seen != changing.count:
@@ -382,7 +146,7 @@ class Replay:
 
     def _compile(self) -> Any:
         """Compile the function, when it is first called: 10 us a node."""
-        self._run = generate(self.title, self.code, "forward", self.names)
+        self._run = generate(self.title, self.code, "forward", self.names, self._starts)
         return self._run
 
     def _look_up(self) -> None:
@@ -390,7 +154,7 @@ class Replay:
         run = self._run or self._compile()
         self._seen = changing.count
         names = {**self.names}
-        for name, op in self.operators.items():
+        for name, op in self._operators.items():
             names[name] = _quicker(op) or op.run
         for name, (op, constants) in self.prepared.items():
             kernel = kernel_of(op)
@@ -398,6 +162,8 @@ class Replay:
                 direct = fixed(kernel, constants)
                 is_own = op.namespace == "np"
                 names[name] = direct if is_own else _proven(op, direct, names[name])
+        for name in self._parts:
+            names[name] = FunctionType(names[name].__code__, names)
         self._direct = FunctionType(run.__code__, names)
         checks = {name: _PlainOnly(guard) for name, guard in self.guards.items()}
         self._plain = FunctionType(run.__code__, {**names, **checks})
@@ -494,7 +260,7 @@ def _all_plain(leaves: Sequence[Any]) -> bool:
 
 
 def is_plain(cls: type) -> bool:
-    """Whether a class is that of NumPy's arrays or scalars, or not one of arrays."""
+    """Return whether a class is one of NumPy's, or not a class of arrays."""
     if cls in _plain:
         return True
     found = issubclass(cls, np.generic) or kind_of[cls] is None
@@ -504,7 +270,7 @@ def is_plain(cls: type) -> bool:
 
 
 def can_be_direct(op: object) -> bool:
-    """Whether an operator is one of NumPy that only calls its kernel.
+    """Return whether an operator is one of NumPy that only calls its kernel.
 
     Its kernels take NumPy's scalars as they are, for which the call of an operator takes
     some microseconds.
@@ -513,14 +279,14 @@ def can_be_direct(op: object) -> bool:
 
 
 def _is_simple(op: RuleTable) -> bool:
-    """Whether a call of an operator does no more than to run a kernel."""
+    """Return whether a call of an operator does no more than to run a kernel."""
     schema = op.schema
     others = schema.written or schema.has_shapes or schema.keyword_only
     return not (others or op.sees_seed or op.needs_contiguous or op.is_factory)
 
 
 def kernel_of(op: RuleTable) -> Callable[..., Any] | None:
-    """The kernel for NumPy's arrays; None where a call does more than to run it."""
+    """Return the kernel for NumPy's arrays; None if a call does more than run it."""
     if COMPOSITE in op.rows or ARRAY_CLASS in op.rows or op.closed:
         return None
     return find_kernel(op, CPU.name)
@@ -540,52 +306,86 @@ _QUICKER: dict[Any, Callable[..., Any]] = {
 }
 
 
-def compile_graph(graph: Graph, title: str, where: str = "") -> Replay:
-    """Generate the function of a graph.
-
-    Parameters
-    ----------
-    graph : Graph
-    title : str
-        Of the generated file, for tracebacks.
-    where : str
-        File and line where the graph was traced, for messages of guards.
-    """
-    has_plain = all(is_plain(type(v)) for v in graph.constants.values())
-    lines = _ReplayLines(graph, where) if has_plain else GraphLines(graph, where)
-    lines.write_inputs()
-    last = last_uses(graph)
-    for node in graph.nodes:
-        lines.write(node, last.get(node, []))
-    direct: Mapping[str, RuleTable] = {}
-    prepared: Mapping[str, Prepared] = {}
-    if isinstance(lines, _ReplayLines):
-        prepared = lines.prepared
-        direct = {n: op for n, op in lines.operators.items() if can_be_direct(op)}
-    return Replay(
-        title, lines.text(), lines.names, direct, prepared, lines.guards, lines.nodes
-    )
+# The operator that writes an input at the end of a graph.
+_ASSIGN: Final = "customop::assign"
 
 
-# ---- calls whose constants the kernel takes beforehand ----
+# ---- its lines: inputs are checked, and kernels take their constants beforehand ----
 
 
 class _ReplayLines(GraphLines):
-    """The lines of a graph, which calls prepared kernels."""
+    """The lines of a graph, which check its inputs.
 
-    def __init__(self, graph: Graph, where: str) -> None:
+    Parameters
+    ----------
+    graph, where
+        As for `GraphLines`.
+    is_plain : bool
+        Whether NumPy's arrays are its only constants. Kernels are called then.
+
+    Attributes
+    ----------
+    guards : dict
+        Global name of a check -> the guard of an input; empty if an input has none.
+    prepared : dict
+        Global name of a kernel -> the operator, and the constants that it has taken.
+    """
+
+    def __init__(self, graph: Graph, where: str, *, is_plain: bool) -> None:
         super().__init__(graph, where)
+        self.guards: dict[str, InputGuard] = {}
         self.prepared: dict[str, Prepared] = {}
+        self._is_plain = is_plain
+        self._prepares: dict[Any, bool] = {}
         self._of_call: dict[tuple[RuleTable, str], str] = {}
 
+    def write_inputs(self) -> None:
+        """Write the lines that take the inputs and check the guards."""
+        self.add("def forward(inputs):", indent="")
+        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        named = [(node, self.local(node)) for node in inputs]
+        if inputs:
+            self.add(f"{', '.join(name for _, name in named)}, = inputs")
+        guards = guards_of(inputs, self.where)
+        for (_, name), guard in zip(named, guards, strict=True):
+            if guard.expected is not None:
+                check = self.bind(f"check_{name}", guard.check)
+                self.guards[check] = guard
+                self.add(guard_line(name, guard, check, self.bind))
+        if len(self.guards) < len(inputs):
+            self.guards.clear()
+        self._write_apart(named)
+        self.add("inputs.clear()")
+        self.write_sizes(named)
+
+    def _write_apart(self, named: Sequence[tuple[Node, str]]) -> None:
+        """Write the line that looks whether written inputs share memory with others."""
+        written = [
+            node.args[0]
+            for node in self.graph.nodes
+            if node.op == CALL and getattr(node.target, "qualname", "") == _ASSIGN
+        ]
+        found = apart_guard([node for node, _ in named], written, self.where)
+        if found is not None:
+            nodes, guard = found
+            names = dict(named)
+            check = self.bind("check_apart", guard.check)
+            self.add(f"{check}({', '.join(names[node] for node in nodes)})")
+
     def call(self, node: Node) -> str:
-        """The text of a call, with the constants of a prepared kernel behind it."""
+        """Return the text of a call, with the constants of a prepared kernel behind it."""
+        if not self._is_plain:
+            return super().call(node)
         op, values = node.target, node.values()
         if node.written:
             return node.written.format(*map(self.value, values))
-        if not _is_prepared(op, values):
+        if op not in self._prepares:
+            self._prepares[op] = _can_prepare(op)
+        if not self._prepares[op]:
             return super().call(node)
         count = len(op.array_slots)
+        if len(values) == count or not all(map(_is_literal, values[count:])):
+            return super().call(node)
         arrays = ", ".join(map(self.value, values[:count]))
         text = ", ".join(map(repr, values[count:]))
         name = self._of_call.get((op, text))
@@ -597,30 +397,28 @@ class _ReplayLines(GraphLines):
         return f"{name}({arrays})  # {text}"
 
 
-def _is_prepared(op: object, values: Sequence[Any]) -> bool:
-    """Whether a call runs a kernel that takes its constants beforehand."""
+def _can_prepare(op: object) -> bool:
+    """Return whether an operator has a kernel that takes its constants beforehand."""
     if not isinstance(op, RuleTable) or not has_arrays_first(op) or not _is_simple(op):
         return False
-    constants = values[len(op.array_slots) :]
-    is_known = bool(constants) and all(map(_is_literal, constants))
-    return is_known and find_prepare(kernel_of(op)) is not None
+    return find_prepare(kernel_of(op)) is not None
 
 
 def _is_literal(value: Any) -> bool:
     if type(value) is list:
         return all(map(_is_literal, value))
-    return type(value) in _LITERALS
+    return type(value) in LITERALS
 
 
 def _with_constants(op: RuleTable, constants: Sequence[Any]) -> Callable[..., Any]:
-    """The operator as a function of its arrays."""
+    """Return the operator as a function of its arrays."""
     return lambda *arrays: op.run(*arrays, *map(again, constants))
 
 
 def _proven(
     op: RuleTable, direct: Callable[..., Any], general: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The prepared kernel of a user, as long as calls need no proof of its contract."""
+    """Return a prepared kernel of a user, for arrays that need no proof of its contract."""
     fast = op.fast
 
     def call(*arrays: Any) -> Any:

@@ -116,7 +116,7 @@ class _Document:
     # ---- graphs ----
 
     def add_graph(self, module: GraphModule) -> int:
-        """The number of a graph, which follows those of the graphs inside it."""
+        """Return the number of a graph, which follows those of the graphs inside it."""
         known = self._graphs.get(id(module))
         if known == _OPEN:
             raise NotWritable("a graph is inside itself")
@@ -190,13 +190,13 @@ class _Document:
         return found | self._facts(node, place)
 
     def _writer_of(self, node: Node) -> CallWriter | None:
-        """Who writes a call of a function that has derivatives of its own."""
+        """Return what writes a call of a function that has derivatives of its own."""
         if not isinstance(node.target, RuleTable):
             return None
         return node.target.writer(node.args, node.graph.sizes)
 
     def _function(self, node: Node, writer: CallWriter) -> dict[str, Any]:
-        """The operator and the arguments of such a call."""
+        """Return the operator and the arguments of such a call."""
         name = node.target.qualname
         key = self._keys.setdefault(writer.identity, f"{name}#{len(self._keys)}")
         if len(self._writing) > _DEPTH:
@@ -213,7 +213,7 @@ class _Document:
         return {"target": self._operator(op), "args": args}
 
     def _captured(self, key: str, name: str, writer: CallWriter) -> Any:
-        """The graphs of a call, which are captured once."""
+        """Return the graphs of a call, which are captured once."""
         if key not in self._functions:
             try:
                 self._functions[key] = writer.operator(key)
@@ -241,7 +241,7 @@ class _Document:
         return found
 
     def _val(self, val: Any) -> int:
-        """The number of a fact about a value: many nodes have the same one."""
+        """Return the number of a fact about a value: many nodes have the same one."""
         written = self.values(val)
         text = json.dumps(written)
         number = self._vals.setdefault(text, len(self._val_entries))
@@ -260,7 +260,7 @@ class _Document:
     # ---- constants ----
 
     def _constant(self, name: str, value: Any, module: GraphModule) -> int:
-        """The number of a constant; those that are one object have one number."""
+        """Return the number of a constant; one object has one number."""
         number = self._objects.setdefault(id(value), len(self._object_entries))
         if number == len(self._object_entries):
             self._kept.append(value)
@@ -315,7 +315,7 @@ class _Document:
                     )
 
     def _name_outside(self, name: str) -> str:
-        """A name that no array outside has: graphs inside others repeat names."""
+        """Return a name that no outer graph uses for an array."""
         found, number = name, 1
         while found in self.outside:
             number += 1
@@ -324,7 +324,7 @@ class _Document:
 
 
 def _roots(value: Any) -> list[Node]:
-    """The inputs, constants and results whose memory a value has: itself, if no view."""
+    """Return the nodes whose memory a value has: itself, if it is not a view."""
     found: list[Node] = []
     waiting = nodes_in([value])
     while waiting:
@@ -346,7 +346,7 @@ _DEPTH = 40
 
 
 def _first_place(module: GraphModule, name: str) -> str | None:
-    """Where the program first uses a constant."""
+    """Return where the program first uses a constant."""
     for node in module.graph.nodes:
         if node.op == CONSTANT and node.target == name:
             places = [user.meta.get("place") for user in (node, *node.users)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import children, flatten, steps
+from customop.arrays.nested import children, flat, flatten, steps
 from customop.errors import ArgumentError, GraphError, shown
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
@@ -44,7 +44,7 @@ Match = dict[Node, Any]
 def match_at(
     outputs: Sequence[Node], node: Node, *, is_exact: bool = True
 ) -> Iterator[Match]:
-    """The ways in which a pattern fits, with its first output at a node.
+    """Go through the ways in which a pattern fits, with its first output at a node.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class _Matcher:
         self._is_exact = is_exact
 
     def complete(self, outputs: Sequence[Node], found: Match) -> Iterator[Match]:
-        """Matches that have the other outputs too."""
+        """Go through matches that have the other outputs too."""
         if not outputs:
             yield found
             return
@@ -76,7 +76,7 @@ class _Matcher:
                 yield from self.complete(outputs[1:], more)
 
     def fits(self, wanted: Node, given: Any, found: Match) -> bool:
-        """Whether a node computes what one of the pattern does; notes what it finds."""
+        """Match a node against a pattern node and record what was bound."""
         if wanted in found:
             return _is_same(found[wanted], given)
         if wanted.op == PLACEHOLDER:
@@ -88,7 +88,7 @@ class _Matcher:
         return wanted.op == CONSTANT or self._inputs_fit(wanted, given, found)
 
     def _is_alike(self, wanted: Node, given: Node) -> bool:
-        """Whether two nodes do the same, whatever their inputs are."""
+        """Return whether two nodes do the same, whatever their inputs are."""
         if wanted.op != given.op:
             return False
         if wanted.op == CONSTANT:
@@ -112,7 +112,9 @@ class _Matcher:
         others = children(given)
         if others is None or type(wanted) is not type(given):
             return False
-        if not self._is_exact and not _holds_nodes(parts):
+        if not self._is_exact and not any(
+            isinstance(leaf, Node) for leaf in flat(wanted)
+        ):
             return True
         if [*steps(wanted)] != [*steps(given)]:
             return False
@@ -120,14 +122,8 @@ class _Matcher:
         return all(self._values_fit(a, b, found) for a, b in pairs)
 
 
-def _holds_nodes(parts: Sequence[Any]) -> bool:
-    return any(
-        isinstance(part, Node) or _holds_nodes(children(part) or ()) for part in parts
-    )
-
-
 def _is_value(given: Any) -> bool:
-    """Whether a wildcard fits: any node but the output, and numbers."""
+    """Return whether a wildcard fits: any node but the output, and numbers."""
     if isinstance(given, Node):
         return given.op != OUTPUT
     return isinstance(given, int | float | complex)
@@ -151,7 +147,7 @@ def _same_constants(wanted: Node, given: Node) -> bool:
 
 
 def _near(found: Match) -> list[Node]:
-    """Nodes that use what is matched so far."""
+    """Return the nodes that use what is matched so far."""
     nodes = [node for node in found.values() if isinstance(node, Node)]
     return list(dict.fromkeys(user for node in nodes for user in node.users))
 
@@ -165,7 +161,7 @@ def escapes(
     order: Order,
     position: Mapping[Node, int],
 ) -> bool:
-    """Whether a match cannot be one call, at the place of its last node.
+    """Return whether a match cannot be one call, at the place of its last node.
 
     Something else uses a value inside, or needs one of its calls to have run before.
     `position` has the number of each node.
@@ -192,7 +188,7 @@ def _is_dead(node: Node) -> bool:
 
 
 def _between(nodes: set[Node], position: Mapping[Node, int]) -> Iterator[Node]:
-    """The nodes from the first of some to the last."""
+    """Go through the nodes from the first of some to the last."""
     node = min(nodes, key=position.__getitem__)
     last = max(nodes, key=position.__getitem__)
     while node is not last:
@@ -334,7 +330,7 @@ class _Splitting:
         self._members: dict[Any, list[Node]] = {}
 
     def run(self) -> Graph:
-        """The new graph."""
+        """Return the new graph."""
         for node in self._graph.nodes:
             if node.op == PLACEHOLDER:
                 self._copy(node)
@@ -372,14 +368,14 @@ class _Splitting:
         self._known[node] = self._new.copy_node(node, self._outer)
 
     def _outer(self, node: Node) -> Node:
-        """The node of the new graph for one of the old; constants come when needed."""
+        """Return the new node for an old one; copy constants when needed."""
         if node not in self._known:
             assert node.op == CONSTANT
             self._copy(node)
         return self._known[node]
 
     def _add_part(self, name: str) -> None:
-        """A call of the graph of some nodes."""
+        """Return a call of the graph of some nodes."""
         members = self._members[name]
         inside = {*members}
         part, given = _extracted(members, self._graph)
@@ -407,7 +403,7 @@ class _Part:
 
 
 def _extracted(members: Sequence[Node], graph: Graph) -> tuple[_Part, list[Node]]:
-    """Copies of nodes in a graph of their own, and the nodes that are its inputs."""
+    """Copy nodes into a graph of their own; return it and the nodes that it takes."""
     part = _Part()
     part.graph.sizes = graph.sizes
     inside = {*members}
@@ -427,7 +423,7 @@ def _extracted(members: Sequence[Node], graph: Graph) -> tuple[_Part, list[Node]
 def _size_sources(
     members: Sequence[Node], given: Sequence[Node], graph: Graph
 ) -> list[Node]:
-    """More inputs, to read off sizes that the nodes of a part use."""
+    """Return more inputs, to read off sizes that the nodes of a part use."""
     used = [value for node in members for value in (*node.args, *node.kwargs.values())]
     needed = sizes_in([*used, *(node.val for node in given)])
     needed -= frozenset().union(*(gives_sizes(node.val) for node in given))
@@ -562,7 +558,7 @@ def saved_nodes(
     *,
     recomputes: bool = False,
 ) -> dict[Node, None]:
-    """The nodes that the backward graph takes, in their order: inputs, and saved ones.
+    """Return the inputs and saved nodes that the backward graph takes, in order.
 
     Parameters
     ----------
@@ -591,7 +587,7 @@ def _with_sizes(
     inputs: int,
     early: Sequence[Node],
 ) -> dict[Node, None]:
-    """The nodes that the backward graph takes, and those that have sizes for it."""
+    """Return what the backward graph takes, with nodes that bring it sizes."""
     starts = [*wanted, *joint.inputs[inputs:]]
     missing = missing_sizes(part(joint, starts, ends).graph.nodes)
     if not missing:
@@ -608,7 +604,7 @@ def _with_sizes(
 
 
 def depending(graph: Graph, starts: Iterable[Node]) -> set[Node]:
-    """The nodes that depend on some of them, and these."""
+    """Return the nodes that depend on some of them, and these."""
     found = set(starts)
     for node in graph.nodes:
         if any(used in found for used in node.inputs):
@@ -619,7 +615,7 @@ def depending(graph: Graph, starts: Iterable[Node]) -> set[Node]:
 def _needed(
     graph: Graph, ends: Sequence[Any], late: Container[Node], *, recomputes: bool
 ) -> dict[Node, None]:
-    """The nodes that the backward graph takes, in their order."""
+    """Return the nodes that the backward graph takes, in their order."""
     found: set[Node] = set()
     seen: set[Node] = set()
     waiting = [node for node in ends if isinstance(node, Node)]
@@ -650,7 +646,7 @@ def part(
     ends: Sequence[Any],
     without: Container[Node] = (),
 ) -> GraphModule:
-    """The part of a graph from some nodes to others, `without` some calls.
+    """Return the part of a graph from some nodes to others, `without` some calls.
 
     Its inputs are the nodes in `starts`, its outputs those in `ends`.
     """

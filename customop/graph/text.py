@@ -15,7 +15,9 @@ from customop.arrays.nested import abbreviated, flat, flatten, nests, unflatten
 from customop.arrays.python_text import PythonText, dtype_text
 from customop.core.registry import operators
 from customop.core.table import RuleTable
-from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node, sizes_in, solved
+from customop.graph.code_parts import Length, SizeWalk
+from customop.graph.node import CONSTANT, Node, Solved, sizes_in
+from customop.graph.writer import GraphWriter
 from customop.shapes.conditions import Guard, Size, names_in_side, side_value
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import Symbolic
@@ -25,130 +27,29 @@ if TYPE_CHECKING:
     from customop.graph.module import GraphModule
 
 
-# ---- symbolic sizes in the text of a graph ----
-
-
-class SizesInText:
-    """The lines for the sizes of a graph: where they come from, and what must hold."""
-
-    def __init__(self, sizes: SizeContext | None, *, tells_fixed: bool) -> None:
-        self._known: set[str] = set()
-        # A second capture takes every length of its examples for a symbolic size.
-        self._tells_fixed: bool = tells_fixed
-        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks] if sizes else []
-
-    def of_inputs(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
-        """The lines for inputs, with their names."""
-        rest: list[tuple[str, Any]] = []
-        for node, name in inputs:
-            for path, size in _sizes_of(node.val):
-                line = self._named(f"{name}{path}", size)
-                if line:
-                    yield line
-                elif is_array(node.val):
-                    rest.append((f"{name}{path}", size))
-            if self._tells_fixed:
-                rest += [(f"{name}{path}", n) for path, n in _fixed_of(node.val)]
-        yield from self._same(rest)
-        yield from self._ready()
-
-    def _same(self, lengths: Sequence[tuple[str, Any]]) -> Iterator[str]:
-        """How lengths are related: who captures the text again, learns it from this."""
-        rest: list[tuple[str, Any]] = []
-        for length, size in lengths:
-            found = None if type(size) is int else solved(size, self._known)
-            if found is not None:
-                self._known.add(found.name)
-                yield f"{found.name} = {found.text(length)}"
-            if found is None or found.factor != 1:
-                rest.append((length, size))
-        groups: dict[str, list[str]] = {}
-        for length, size in rest:
-            known = sizes_in([size]) <= self._known
-            same = groups.setdefault(str(size), [str(size)] if known else [])
-            same.insert(0, length)
-        for same in groups.values():
-            if len(same) > 1:
-                yield f"assert {' == '.join(same)}"
-
-    def of_result(self, node: Node, name: str) -> Iterator[str]:
-        """The lines for the sizes that a call brings."""
-        lines = [self._named(f"{name}{path}", n) for path, n in _sizes_of(node.val)]
-        if any(lines):
-            yield from filter(None, lines)
-            yield from self._ready()
-
-    def _named(self, length: str, size: Any) -> str:
-        """The line that gives a size its name, where the length is a whole new size."""
-        text = str(size)
-        if not text.isidentifier() or text in self._known:
-            return ""
-        self._known.add(text)
-        return f"{text} = {length}"
-
-    def _ready(self) -> Iterator[str]:
-        ready = [guard for guard in self._waiting if guard.names <= self._known]
-        self._waiting = [g for g in self._waiting if not g.names <= self._known]
-        for guard in ready:
-            yield f"assert {guard.text}  # {guard.place}"
-
-
-def _sizes_of(val: Any) -> list[tuple[str, Any]]:
-    """The symbolic sizes of a value, with the text that leads to each."""
-    if isinstance(val, Symbolic):
-        return [("", val)]
-    if is_array(val):
-        sizes = [(f".shape[{i}]", size) for i, size in enumerate(val.shape)]
-        return [(path, size) for path, size in sizes if isinstance(size, Symbolic)]
-    if isinstance(val, list | tuple):
-        parts = [(f"[{i}]", part) for i, part in enumerate(val)]
-        return [(f"{a}{b}", size) for a, part in parts for b, size in _sizes_of(part)]
-    return []
-
-
-def _fixed_of(val: Any) -> list[tuple[str, int]]:
-    """The lengths of an array that are the same for all sizes."""
-    shape = enumerate(val.shape if is_array(val) else ())
-    return [(f".shape[{i}]", n) for i, n in shape if not isinstance(n, Symbolic)]
-
-
-def length_then(size: Any) -> int:
-    """The length that an axis had; a size that depends on data is at least 2 there."""
-    if not isinstance(size, Symbolic):
-        return int(size)
-    side = as_side(size)
-    assert side is not None
-    sizes = size.context.sizes
-    lengths = {name: _usual(sizes[name]) for name in names_in_side(side)}
-    return int(side_value(side, lengths))
-
-
-def _usual(size: Size) -> int:
-    return max(2, size.bounds[0]) if size.hint is None else size.hint
-
-
 # ---- a graph as Python text: lines with types for the reader, which also run ----
 
 
 # Elements of a constant that is written as numbers; larger ones are named.
 _MOST: Final = 100
 _RESERVED: Final = ("np", "co", "inf", "nan", "customop", "constants", "getattr")
+_CALLED_BY_SIZES: Final = {"abs", "complex", "float", "int", "max", "min"}
 
 
 def readable(module: GraphModule) -> str:
-    """The text of a graph module, and of those in it."""
+    """Return the text of a graph module, and of those in it."""
     return GraphText(module).text()
 
 
 def named_constants(module: GraphModule) -> dict[str, Any]:
-    """The constants that the text of a module takes from a dict, by name."""
+    """Return the constants that the text of a module takes from a dict, by name."""
     text = GraphText(module)
     text.text()
     return text.named
 
 
 def type_text(value: Any) -> str:
-    """The type of a value, in short: ``f64[s0, 3]``."""
+    """Return the type of a value, in short: ``f64[s0, 3]``."""
     if is_array(value):
         return abbreviated(value)
     if value is None:
@@ -180,20 +81,13 @@ class GraphText(PythonText):
         nodes = [node for m in _all_modules(module) for node in m.graph.nodes]
         self.taken.update({*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)})
         self._sizes = [m.graph.sizes for m in _all_modules(module)]
-        own: tuple[str, ...] = _RESERVED
+        self._reserved: set[str] = {*_RESERVED}
         if any(getattr(m.graph.sizes, "sizes", None) for m in _all_modules(module)):
-            own += (
-                "abs",
-                "complex",
-                "float",
-                "int",
-                "max",
-                "min",
-            )  # texts of sizes call them
-        self._names = _NodeNames(self.taken, own)
+            self._reserved |= _CALLED_BY_SIZES
+        self._renamed: dict[Node, str] = {}
 
     def text(self) -> str:
-        """The whole text."""
+        """Return the whole text."""
         self._function(self._module)
         special = "from numpy import inf, nan\n" if self.uses_special else ""
         own = [line for line in self.imports if line != "import customop.testing"]
@@ -209,7 +103,7 @@ class GraphText(PythonText):
     # ---- values ----
 
     def leaf(self, value: Any, name: str) -> str | None:
-        """Nodes, sizes, graphs, and what has to be named."""
+        """Return the text of a node, size or graph, or a name that the reader gives."""
         if isinstance(value, Node):
             return self._of_node(value)
         if _is_module(value):
@@ -221,17 +115,17 @@ class GraphText(PythonText):
 
     def _of_node(self, node: Node) -> str:
         if node.op != CONSTANT:
-            return self._names.of(node)
+            return self.local(node)
         return self.value(node.graph.constants[node.target], node.name)
 
     def class_name(self, cls: type) -> str:
-        """The name of a class; one that cannot be imported has to be named."""
+        """Return the name of a class; one that cannot be imported has to be named."""
         if _is_importable(cls):
             return super().class_name(cls)
         return self._named(cls, cls.__name__)
 
     def _named(self, value: Any, name: str, note: str = "") -> str:
-        """A value that the reader has to give: large, or without a text."""
+        """Return a value that the reader has to give: large, or without a text."""
 
         def lines(chosen: str) -> list[str]:
             self.named[chosen] = value
@@ -240,6 +134,23 @@ class GraphText(PythonText):
 
         return self.add(name, lines, value)
 
+    # ---- names ----
+
+    def _free(self, name: str) -> str:
+        """Return a name that nothing else in the text has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def local(self, node: Node) -> str:
+        """Return the name of a node: its own, unless the text needs that."""
+        if node.name not in self._reserved:
+            return node.name
+        if node not in self._renamed:
+            self._renamed[node] = self._free(f"{node.name}_")
+        return self._renamed[node]
+
     # ---- functions ----
 
     def _function(self, module: GraphModule) -> str:
@@ -247,10 +158,7 @@ class GraphText(PythonText):
         known = self._functions.get(id(module))
         if known is not None:
             return known
-        name = _as_name(module.__name__, "graph")
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
+        name = self._free(_as_name(module.__name__, "graph"))
         self._functions[id(module)] = name
         body = "".join(f"    {line}\n" for line in self._body(module))
         head = f"def {name}({', '.join(self._parameters(module))}):"
@@ -262,17 +170,14 @@ class GraphText(PythonText):
         inputs = module.inputs
         positional, named = _signature(module)
         if _is_flat(module, positional, named):
-            return [f"{self._names.of(n)}: {_type_of(n)}" for n in inputs]
+            return [f"{self.local(n)}: {_type_of(n)}" for n in inputs]
         return [*positional, *(["*", *named] if named else [])]
 
     def _graph_argument(self, module: GraphModule) -> str:
-        """The name of a graph that is an argument: its function is captured again."""
+        """Return the name of a graph argument, whose function is captured again."""
         if id(module) not in self._graphs:
             function = self._function(module)
-            name = f"{function}_graph"
-            while name in self.taken:
-                name += "_"
-            self.taken.add(name)
+            name = self._free(f"{function}_graph")
             self._graphs[id(module)] = name
             mode = "symbolic" if _is_symbolic(module) else "fake"
             given = ", ".join(self._example(node.val) for node in module.inputs)
@@ -280,67 +185,44 @@ class GraphText(PythonText):
         return self._graphs[id(module)]
 
     def _example(self, val: Any) -> str:
-        """An array without data of the shape and dtype of an input."""
+        """Return an array without data of the shape and dtype of an input."""
         if not is_array(val):
             return self.value(val, "value")
         shape = tuple([length_then(size) for size in val.shape])
         return f"co.FakeArray({shape}, {dtype_text(val.dtype)})"
 
-    def _body(self, module: GraphModule) -> Iterator[str]:
-        yield from self._input_lines(module)
+    def _body(self, module: GraphModule) -> list[str]:
         tells_fixed = module is not self._module and _is_symbolic(module)
-        sizes = SizesInText(module.graph.sizes, tells_fixed=tells_fixed)
-        names = [(node, self._names.of(node)) for node in module.inputs]
-        yield from self._guard_lines(names)
-        yield from sizes.of_inputs(names)
-        last = _last_uses(module)
-        for node in module.graph.nodes:
-            if node.op == OUTPUT:
-                yield f"return {self._result(module, node)}"
-            elif node.op in (CALL, ITEM):
-                yield self._line(node, last.get(node, ()))
-                yield from sizes.of_result(node, self._names.of(node))
+        body = _ReadableBody(self, module, tells_fixed=tells_fixed)
+        names = [(node, self.local(node)) for node in module.inputs]
+        body.lines += self._input_lines(module)
+        body.lines += self._guard_lines(names)
+        body.lines += body.sizes.of_inputs(names)
+        body.write_nodes()
+        return body.lines
 
     def _input_lines(self, module: GraphModule) -> Iterator[str]:
-        """Lines that take nested arguments apart."""
+        """Write lines that take nested arguments apart."""
         positional, named = _signature(module)
         if _is_flat(module, positional, named):
             return
         pairs = ", ".join(f"{name!r}: {name}" for name in named)
         inside = "".join(f"{name}, " for name in positional)
-        names = [self._names.of(node) for node in module.inputs]
+        names = [self.local(node) for node in module.inputs]
         if names:
             tree = f"(({inside.rstrip() if inside else ''}), {{{pairs}}})"
             yield f"{', '.join(names)}, = co.tree.leaves({tree})"
         for node in module.inputs:
-            yield f"# {self._names.of(node)}: {_type_of(node)[1:-1]}"
+            yield f"# {self.local(node)}: {_type_of(node)[1:-1]}"
 
     def _guard_lines(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
-        """The conditions on inputs that are not arrays."""
+        """Go through the conditions on inputs that are not arrays."""
         for node, name in inputs:
             if node.val is not None and not any(map(is_array, flat(node.val))):
                 yield f"# {name} must be {node.val!r}"
 
-    def _line(self, node: Node, dead: Sequence[Node]) -> str:
-        name = self._names.of(node)
-        own = {node} & {*dead}
-        freed = ", ".join(self._names.of(n) for n in dead if n not in own or node.users)
-        free = f"; del {freed}" if freed else ""
-        place = node.meta.get("place")
-        note = f"  # {place}" if place else ""
-        return f"{name}: {_type_of(node)} = {self._computed(node)}{free}{note}"
-
-    def _computed(self, node: Node) -> str:
-        if node.op == ITEM:
-            parent, index = node.args
-            return f"{self._names.of(parent)}[{index!r}]"
-        args = [self.value(v, f"{node.name}_{i}") for i, v in enumerate(node.args)]
-        args += [
-            f"{k}={self.value(v, f'{node.name}_{k}')}" for k, v in node.kwargs.items()
-        ]
-        return f"{self._target(node.target)}({', '.join(args)})"
-
-    def _target(self, target: Any) -> str:
+    def callee(self, target: Any) -> str:
+        """Return an operator by its attributes, or the name of a function."""
         if _is_module(target):
             return self._function(target)
         if id(operators.get(target.qualname)) != id(target):
@@ -352,7 +234,8 @@ class GraphText(PythonText):
             text = f"getattr({text}, {part!r})" if iskeyword(part) else f"{text}.{part}"
         return text
 
-    def _result(self, module: GraphModule, node: Node) -> str:
+    def result(self, module: GraphModule, node: Node) -> str:
+        """Return the text of a result, nested as it is."""
         leaves = node.args[0]
         if module.out_spec is not None:
             return self.value(unflatten(module.out_spec, leaves), "out")
@@ -362,25 +245,51 @@ class GraphText(PythonText):
 _HOW = 'exec(text, {"constants": module.named_constants()})'
 
 
-class _NodeNames:
-    """Names of nodes in the text: their own, unless the text needs that."""
+class _ReadableBody(GraphWriter):
+    """The lines of one function: each has a type, and says what is freed and where it was."""
 
-    def __init__(self, taken: set[str], reserved: Sequence[str]) -> None:
-        self._taken = taken
-        self._reserved = reserved
-        self._known: dict[Node, str] = {}
+    def __init__(
+        self, text: GraphText, module: GraphModule, *, tells_fixed: bool
+    ) -> None:
+        super().__init__(module.graph)
+        self.lines: list[str] = []
+        self.sizes: _SizesInText = _SizesInText(
+            module.graph.sizes, tells_fixed=tells_fixed
+        )
+        self._text = text
+        self._module = module
 
-    def of(self, node: Node) -> str:
-        """The name of a node."""
-        if node.name not in self._reserved:
-            return node.name
-        if node not in self._known:
-            name = f"{node.name}_"
-            while name in self._taken:
-                name += "_"
-            self._taken.add(name)
-            self._known[node] = name
-        return self._known[node]
+    def add(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(line)
+
+    def local(self, node: Node) -> str:
+        """Return the name of a node in the whole text."""
+        return self._text.local(node)
+
+    def callee(self, target: Any) -> str:
+        """Return an operator by its attributes, or the name of a function."""
+        return self._text.callee(target)
+
+    def arguments(self, node: Node) -> list[str]:
+        """Return the texts of the arguments that are not defaults."""
+        value, name = self._text.value, node.name
+        args = [value(v, f"{name}_{i}") for i, v in enumerate(node.args)]
+        return args + [f"{k}={value(v, f'{name}_{k}')}" for k, v in node.kwargs.items()]
+
+    def write_value(self, node: Node, text: str, unused: list[Node]) -> None:
+        """Write an assignment with a type, then where the sizes of the value come from."""
+        name = self.local(node)
+        freed = self.locals_of([n for n in unused if n is not node])
+        free = f"; del {freed}" if freed else ""
+        place = node.meta.get("place")
+        note = f"  # {place}" if place else ""
+        self.add(f"{name}: {_type_of(node)} = {text}{free}{note}")
+        self.lines += self.sizes.of_result(node, name)
+
+    def result(self, node: Node) -> str:
+        """Return the text of the result."""
+        return self._text.result(self._module, node)
 
 
 def _type_of(node: Node) -> str:
@@ -392,12 +301,12 @@ def _as_name(text: str, otherwise: str) -> str:
 
 
 def _is_module(value: Any) -> bool:
-    """Whether a value is a graph module, whose class cannot be imported here."""
+    """Return whether a value is a graph module, whose class cannot be imported here."""
     return not isinstance(value, Node | RuleTable) and hasattr(value, "in_spec")
 
 
 def _all_modules(module: GraphModule) -> Iterator[GraphModule]:
-    """A module and those in it."""
+    """Go through a module and those in it."""
     yield module
     for node in module.graph.nodes:
         for value in (node.target, *node.args, *node.kwargs.values()):
@@ -407,7 +316,7 @@ def _all_modules(module: GraphModule) -> Iterator[GraphModule]:
 
 
 def _signature(module: GraphModule) -> tuple[list[str], list[str]]:
-    """Names of the positional and keyword parameters."""
+    """Return the names of the positional and keyword parameters."""
     spec: Any = module.in_spec
     if spec is None:
         return [node.name for node in module.inputs], []
@@ -419,7 +328,7 @@ def _signature(module: GraphModule) -> tuple[list[str], list[str]]:
 
 
 def _parameter_of(value: Any, number: int) -> str:
-    """The user's name of an argument, from where its inputs come from."""
+    """Return the user's name of an argument, from where its inputs come from."""
     nodes = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Node)]
     for node in nodes:
         source = str(node.meta.get("source", ""))
@@ -432,7 +341,7 @@ def _parameter_of(value: Any, number: int) -> str:
 def _is_flat(
     module: GraphModule, positional: Sequence[str], named: Sequence[str]
 ) -> bool:
-    """Whether each input is one positional argument."""
+    """Return whether each input is one positional argument."""
     if module.in_spec is None:
         return True
     if named or len(positional) != len(module.inputs):
@@ -442,29 +351,73 @@ def _is_flat(
 
 
 def _is_symbolic(module: GraphModule) -> bool:
-    """Whether the inputs of a graph have symbolic sizes."""
+    """Return whether the inputs of a graph have symbolic sizes."""
     return bool(sizes_in([node.val for node in module.inputs]))
 
 
-def _last_uses(module: GraphModule) -> dict[Node, list[Node]]:
-    """For each node, the nodes whose values are not needed after it."""
-    found: dict[Node, list[Node]] = {}
-    seen: set[Node] = set()
-    for node in reversed(module.graph.nodes):
-        for used in node.inputs:
-            if used not in seen and used.op != CONSTANT:
-                seen.add(used)
-                found.setdefault(node, []).append(used)
-        if node not in seen and node.op in (CALL, ITEM):
-            found.setdefault(node, []).append(node)
-    return found
+# ---- symbolic sizes in the text of a graph ----
+
+
+class _SizesInText(SizeWalk[str]):
+    """Writes the lines for the sizes of a graph: where they come from, and what must hold."""
+
+    def __init__(self, sizes: SizeContext | None, *, tells_fixed: bool) -> None:
+        super().__init__(sizes)
+        # A second capture takes every length of its examples for a symbolic size.
+        self._tells_fixed: bool = tells_fixed
+
+    def lengths_of(self, node: Node, source: Any) -> Iterator[tuple[Length, Any]]:
+        """Go through the symbolic lengths of an input, then through the fixed ones."""
+        yield from super().lengths_of(node, source)
+        if self._tells_fixed and is_array(node.val):
+            for axis, n in enumerate(node.val.shape):
+                if not isinstance(n, Symbolic):
+                    yield Length(source, (), axis), n
+
+    def read(self, name: str, length: Length) -> str:
+        """Write an assignment."""
+        return f"{name} = {length.text}"
+
+    def solve(self, found: Solved, length: Length) -> str:
+        """Write an assignment."""
+        return f"{found.name} = {found.text(length.text)}"
+
+    def compare(self, rest: Sequence[tuple[Node, Length, Any]]) -> Iterator[str]:
+        """Say which lengths are equal: who captures the text again, learns it from this."""
+        groups: dict[str, list[str]] = {}
+        for _, length, size in rest:
+            known = sizes_in([size]) <= self.known
+            same = groups.setdefault(str(size), [str(size)] if known else [])
+            same.insert(0, length.text)
+        for same in groups.values():
+            if len(same) > 1:
+                yield f"assert {' == '.join(same)}"
+
+    def guard(self, guard: Guard) -> str:
+        """Write an assertion."""
+        return f"assert {guard.text}  # {guard.place}"
+
+
+def length_then(size: Any) -> int:
+    """Return the length that an axis had; at least 2 where it depends on data."""
+    if not isinstance(size, Symbolic):
+        return int(size)
+    side = as_side(size)
+    assert side is not None
+    sizes = size.context.sizes
+    lengths = {name: _usual(sizes[name]) for name in names_in_side(side)}
+    return int(side_value(side, lengths))
+
+
+def _usual(size: Size) -> int:
+    return max(2, size.bounds[0]) if size.hint is None else size.hint
 
 
 # ---- what can be written ----
 
 
 def is_writable(value: Any) -> bool:
-    """Whether the text can make a value itself: not if it is large or unknown."""
+    """Return whether the text can make a value: not if it is large or unknown."""
     if is_array(value):
         return value.size <= _MOST and not _holds_objects(value)
     if value is None or isinstance(value, _SIMPLE):

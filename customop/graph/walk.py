@@ -11,6 +11,7 @@ from customop.arrays.nested import (
     map_nested,
     map_outline,
     outline,
+    part_of,
     steps,
     unflatten,
 )
@@ -81,7 +82,7 @@ def walk_graph(module: GraphModule, call: Call, /, *args: Any, **kwargs: Any) ->
         if node.op == CONSTANT:
             known[node] = module.graph.constants[node.target]
         elif node.op == ITEM:
-            known[node] = known[node.args[0]][node.args[1]]
+            known[node] = part_of(known[node.args[0]], node.args[1])
         elif node.op == CALL:
             known[node] = call(node, _filled(node.values(), known))
     return _result(module, _filled(module.graph.output_node.args[0], known))
@@ -158,7 +159,7 @@ class _Backward:
         self._known[node] = value
 
     def value(self, node: Node) -> Any:
-        """The value of a node that is not a constant."""
+        """Return the value of a node that is not a constant."""
         if node not in self._known:
             raise GraphError(
                 f"'{node.name}' does not lead to the result",
@@ -210,12 +211,12 @@ def _whole(value: Any) -> Any:
 
 
 def _filled(values: Any, known: dict[Node, Any]) -> Any:
-    """Nested values with those of nodes; None for what is not known."""
+    """Put the values of nodes into nested values; None for what is not known."""
     return map_outline(values, lambda v: known.get(v) if isinstance(v, Node) else v)
 
 
 def _constants(module: GraphModule) -> dict[Node, Any]:
-    """The values of constants, and of what follows from them alone."""
+    """Return the values of constants, and of what follows from them alone."""
     known: dict[Node, Any] = {}
     for node in module.graph.nodes:
         if node.op == CONSTANT:
@@ -225,7 +226,7 @@ def _constants(module: GraphModule) -> dict[Node, Any]:
         ):
             continue
         elif node.op == ITEM:
-            known[node] = known[node.args[0]][node.args[1]]
+            known[node] = part_of(known[node.args[0]], node.args[1])
         else:
             known[node] = node.target.run(*_filled(node.values(), known))
     return known
@@ -253,7 +254,7 @@ def _result(module: GraphModule, leaves: Sequence[Any]) -> Any:
 
 
 def _leaves_of(module: GraphModule, result: Any) -> Sequence[Any]:
-    """The leaves of a result, in the order of the output of a graph."""
+    """Return the leaves of a result, in the order of the output of a graph."""
     count = len(module.graph.output_node.args[0])
     if module.out_spec is None:
         leaves = [result] if count == 1 else children(result)
@@ -274,7 +275,7 @@ def _leaves_of(module: GraphModule, result: Any) -> Sequence[Any]:
 
 
 def where_traced(node: Node) -> list[str]:
-    """The place where a node was traced, for messages; empty if it is not known."""
+    """Return where a node was traced, for messages; empty if it is not known."""
     place = node.meta.get("place")
     return [f"traced at {place}"] if place else []
 
@@ -333,7 +334,7 @@ class _NodeByNode:
             self._check(node, self._called(node, values))
         elif node.op == ITEM:
             parent, index = node.args
-            self._check(node, self.known[parent][index])
+            self._check(node, part_of(self.known[parent], index))
 
     def _called(self, node: Node, values: Sequence[Any]) -> Any:
         try:
@@ -353,7 +354,7 @@ class _NodeByNode:
         self.known[node] = found
 
     def value(self, value: Any) -> Any:
-        """An argument, with values in the place of nodes and numbers in that of sizes."""
+        """Return an argument with values for its nodes and numbers for its sizes."""
         return map_nested(value, self._leaf)
 
     def _leaf(self, leaf: Any) -> Any:

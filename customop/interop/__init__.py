@@ -1,4 +1,4 @@
-"""Bridges to other frameworks, one module for each: import a bridge by its name.
+"""Bridges to other frameworks, one folder for each. Import a bridge by its name.
 
 ``import customop.interop.dask`` makes operators run on dask arrays, and so on. A bridge may
 import its framework and all folders below; nothing in customop imports a bridge, and this

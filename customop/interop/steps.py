@@ -1,10 +1,11 @@
-"""Derivatives and batches of an operator, as functions of flat lists of arrays.
+"""Derivatives and batches of an operator as functions of flat lists of arrays.
 
 Other frameworks ask for the gradient of an operator, for the gradient of that gradient,
-for a batch of it, and so on. Each is the function before it under one more transform of
-this package, which is a `Step`. A bridge keeps the steps of a call beside its arrays: as
-text for an operator of torch, as a value that is compared for a primitive of JAX. Then one
-more operator of the framework runs all of them, in any order and number.
+for a batch of it, and so on. Each of these is the previous function under one more
+transform of this package, which is described by a `Step`. A bridge stores the steps of
+a call next to its arrays: as text for a torch operator, as a comparable value for a JAX
+primitive. So one extra operator in the framework can run any steps, in any order and
+number.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ Arrays = Sequence[Any]
 
 
 class Pull(NamedTuple):
-    """Reverse mode: gradients of inputs, from those of outputs, which come last.
+    """Reverse mode: gradients of inputs. The last arguments are the gradients of outputs.
 
     Attributes
     ----------
     wanted : tuple of int
         Inputs whose gradients are returned.
     outputs : tuple of int
-        Outputs that have a gradient.
+        Outputs whose gradients are passed.
     known : int
-        How many results of the operator itself come before the gradients; with them it
-        does not run again.
+        How many results of the operator are passed before the gradients. If they are,
+        the operator does not run again.
     is_conjugate : bool
-        Whether gradients are the complex conjugates of ours, as those of torch are.
+        Whether gradients are the complex conjugates of ours, as in torch.
     is_dense : bool
-        Whether a gradient that does not exist is an array of zeros; None otherwise.
+        Whether a missing gradient is an array of zeros instead of None.
     """
 
     wanted: tuple[int, ...]
@@ -58,15 +59,15 @@ class Pull(NamedTuple):
 
 
 class Push(NamedTuple):
-    """Forward mode: tangents of the outputs, from those of inputs, which come last.
+    """Forward mode: tangents of outputs. The last arguments are the tangents of inputs.
 
     Attributes
     ----------
     moving : tuple of int
-        Inputs that have a tangent.
+        Inputs whose tangents are passed.
     is_dense : bool
-        Whether results without a tangent, those of integers, are left out; None stands in
-        their places otherwise.
+        Whether results that cannot have a tangent, such as integers, are left out. If
+        not, their tangents are None.
     """
 
     moving: tuple[int, ...]
@@ -74,12 +75,12 @@ class Push(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch: every result has its axis first.
+    """A batch of calls. Every result has the axis of the batch in front.
 
     Attributes
     ----------
     axes : tuple of int or None
-        For each input the axis of the batch.
+        The axis of the batch in each input.
     randomness : str
     """
 
@@ -93,13 +94,13 @@ _CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Pull, Push, Batch)}
 
 @lru_cache(maxsize=4096)
 def text_of_steps(steps: tuple[Step, ...]) -> str:
-    """Steps as text."""
+    """Write steps as text."""
     return json.dumps([(type(step).__name__, *step) for step in steps])
 
 
 @lru_cache(maxsize=4096)
 def steps_of(text: str) -> tuple[Step, ...]:
-    """The steps of a text."""
+    """Read steps from text."""
     return tuple(
         _CLASSES[name](*[tuple(p) if isinstance(p, list) else p for p in parts])
         for name, *parts in json.loads(text)
@@ -112,18 +113,18 @@ def run_steps(
     arrays: Arrays,
     op: RuleTable | None = None,
 ) -> list[Any]:
-    """The arrays that an operator, or another function, gives after some steps.
+    """Run an operator, or another function, under some steps.
 
     Parameters
     ----------
     steps : sequence of Step
-        The first is nearest to the operator.
+        The steps, from the innermost to the outermost.
     call : callable
-        Calls the operator with its arrays, and lists those of its result.
+        Calls the operator with its arrays; returns a list of the arrays of its result.
     arrays : sequence of array or None
-        Those of the call, and then those that each step adds.
+        The arrays of the call, then those that each step adds.
     op : Operator, optional
-        The operator whose results a `Pull` knows.
+        The operator whose results are passed to a `Pull`.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def run_steps(
 
 
 class _Known(Mode):
-    """Answers the first call of an operator with results that are known."""
+    """Answers the first call of an operator with results that are already known."""
 
     kind: ClassVar[RuleKind] = RuleKind("known")
 
@@ -154,7 +155,7 @@ class _Known(Mode):
         self._results = results
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Give the results, or run any other operator."""
+        """Return the known results for the first call of the operator; run any other call."""
         if op is not self._op:
             return op.invoke(args)
         self._op = None
@@ -172,7 +173,7 @@ def _pulled(
     known = arrays[count : count + step.known]
     conjugate = _conjugate if step.is_conjugate else _same
     cotangents = [conjugate(g) for g in arrays[count + step.known :]]
-    # The mode is opened first, so that the gradient, made second, is asked first.
+    # The mode is opened first, so the gradient has the higher level and comes first.
     with _Known(op, known) if op is not None and known else nullcontext():
         interpreter = GradInterpreter()
         tracers = {i: interpreter.variable(primals[i]) for i in step.wanted}
@@ -182,7 +183,7 @@ def _pulled(
         with interpreter:
             results = inner(primals)
     chosen = [results[i] for i in step.outputs]
-    # A framework without 64 bits has cotangents of 32.
+    # A framework without 64-bit numbers passes 32-bit cotangents.
     cotangents = [_like(g, y) for g, y in zip(cotangents, chosen, strict=True)]
     pairs = zip([end_of(y, interpreter) for y in chosen], cotangents, strict=True)
     found = sweep([(end, g) for end, g in pairs if end is not None], retain=False)
@@ -224,7 +225,7 @@ def _pushed(
         return tuple(r for r, m in zip(results, moves, strict=True) if m)
 
     moving = tuple(primals[i] for i in step.moving)
-    push: Any = jvp  # its overloads know no tuple of any length
+    push: Any = jvp  # its overloads do not cover tuples of any length
     found = iter(push(of_moving, moving, tuple(tangents))[1])
     return [next(found) if m else None for m in moves if m or not step.is_dense]
 
@@ -232,7 +233,7 @@ def _pushed(
 def _batched(
     inner: Callable[[Arrays], list[Any]], step: Batch, arrays: Arrays
 ) -> list[Any]:
-    randomness: Any = step.randomness  # one of three words, which torch has too
+    randomness: Any = step.randomness  # one of three words, the same as in torch
 
     def batch(fn: Any, axes: tuple[int | None, ...], rows: Arrays) -> Any:
         return vmap(fn, in_dims=axes, randomness=randomness)(*rows)
@@ -246,18 +247,18 @@ def over_given(
     arrays: Arrays,
     batch: Callable[[Any, tuple[int | None, ...], Arrays], Any],
 ) -> list[Any]:
-    """Batch a function whose arguments and results may be None, which have no rows.
+    """Batch a function whose arguments and results may be None. None has no rows.
 
     Parameters
     ----------
     inner : callable
-        Takes and returns lists.
+        The function; takes and returns lists.
     axes : sequence of int or None
-        For each argument the axis of the batch.
+        The axis of the batch in each argument.
     arrays : sequence of array or None
     batch : callable
-        ``batch(fn, axes, arrays)`` gives the results for all rows of a function whose
-        arguments and results are arrays.
+        ``batch(fn, axes, arrays)`` returns the results for all rows. Arguments and
+        results of `fn` are arrays, never None.
     """
     given = [i for i, value in enumerate(arrays) if value is not None]
     has_value: list[bool] = []

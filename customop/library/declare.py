@@ -7,15 +7,11 @@ from typing import Any, TypeVar, Unpack, overload
 
 from customop.core.builtin_kinds import Formula
 from customop.core.dispatch import kernel_for
-from customop.core.operator import Operator, check_name
-from customop.core.registry import (
-    Registration,
-    add_registration,
-    chained,
-    check_registration,
-)
+from customop.core.operator import Operator
+from customop.core.registration import Registration, chained
+from customop.core.registry import add_registration, check_name, check_registration
 from customop.core.rule_kind import RuleKind
-from customop.core.rule_makers import KernelFn, ShortKernelFn
+from customop.core.rule_types import KernelFn, ShortKernelFn
 from customop.errors import check_flag, items_of, user_frame
 from customop.library.define import declare, parsed
 from customop.library.library import KeysetOptions, Library, check_library, kind_of_key

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from importlib import import_module
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from customop.arrays.kinds import FAKE
 from customop.core.dispatch import kernel_for
-from customop.core.operator import (
-    Operator,
+from customop.core.operator import Operator
+from customop.core.registration import as_kernel
+from customop.core.registry import (
+    Declared,
     check_name,
     check_names,
     checked_tags,
     define_operator,
 )
-from customop.core.registry import GufuncKernel, as_kernel
 from customop.core.rule_kind import Definition, Site, check_device_types, check_factory
 from customop.errors import (
     RegistrationError,
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
             call: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
             dispatch: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
 
-
-redefine: ModuleType = later(import_module, "customop.core.redefine")
 
 _SCHEMA = later(
     re.compile, r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL
@@ -188,8 +186,9 @@ def _make(
     check_returns_at_once(name, "function", fn)
     listed = items_of(mutates_args)  # a generator can be read only once
     names = mutates_args if listed is None else listed
-    is_own = schema is None and isinstance(fn, GufuncKernel)
-    schema = fn.schema if isinstance(fn, GufuncKernel) and is_own else schema
+    # A kernel of guvectorize says its own schema, and the dtypes of its results.
+    gufunc: Any = fn if schema is None and hasattr(fn, "gufunc") else None
+    schema = schema if gufunc is None else gufunc.schema
     found = _schema(name, fn, names, schema, scope)
     kinds = check_device_types(name, device_types)
     check_factory(name, found, kinds)
@@ -205,8 +204,8 @@ def _make(
         Site.of(scope),
     )
     op = define_operator(definition, kinds)
-    if isinstance(fn, GufuncKernel) and is_own and fn.has_loops:
-        op.register_fake(fn.fake(kernel_for(op, FAKE)))
+    if gufunc is not None and gufunc.has_loops:
+        op.register_fake(gufunc.fake(kernel_for(op, FAKE)))
     return op
 
 
@@ -290,7 +289,7 @@ def declare(
     return define_operator(
         Definition(
             qualname,
-            redefine.Declared(qualname, schema),
+            Declared(qualname, schema),
             schema,
             checked_tags(qualname, tags),
             place_of(where),

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Literal, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
 from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_kinds
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP, Formula
-from customop.core.operator import Operator, check_name, remove_operator, tables_changed
+from customop.core.operator import Operator
+from customop.core.registration import Registration
 from customop.core.registry import (
-    Registration,
     add_registration,
+    check_name,
     forget_registrations,
     in_namespace,
     operators,
+    remove_operator,
+    tables_changed,
 )
 from customop.core.rule_kind import (
     COMPOSITE,
@@ -26,7 +29,6 @@ from customop.core.rule_kind import (
     fallthrough_kernel,
     rule_kind,
 )
-from customop.core.rule_makers import KernelFn, ShortKernelFn
 from customop.core.table import changing, fallbacks
 from customop.errors import (
     RegistrationError,
@@ -42,191 +44,10 @@ from customop.library.define import conservative, declare, place_of, read_defini
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
+if TYPE_CHECKING:
+    from customop.core.rule_types import KernelFn, ShortKernelFn
+
 difflib: ModuleType = later(import_module, "difflib")
-
-
-# ---- Torch's names of dispatch keys, and the kinds that they mean here ----
-
-
-KEYS: dict[str, str | RuleKind] = {
-    "CPU": "cpu",
-    "CUDA": "cuda",
-    "Meta": FAKE,
-    "Fake": FAKE,
-    "default": DEFAULT,
-    "CompositeExplicitAutograd": DEFAULT,
-    "CompositeImplicitAutograd": COMPOSITE,
-    "composite": COMPOSITE,
-    "Autograd": AUTOGRAD,
-    "FuncTorchBatched": VMAP,
-    "vmap": VMAP,
-    "jvp": JVP,
-}
-_BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
-
-
-def kind_of_key(what: str, key: Any) -> str | RuleKind:
-    """Return the kind that a dispatch key names; letter case does not matter."""
-    if isinstance(key, RuleKind) or (isinstance(key, str) and key in known_kinds()):
-        return key
-    found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
-    if found is None and isinstance(key, str) and is_known_device(key):
-        return key
-    if found is None:
-        names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
-        lower = {name.lower(): name for name in names}
-        close = (
-            difflib.get_close_matches(key.lower(), lower)
-            if isinstance(key, str)
-            else ()
-        )
-        near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
-        raise RegistrationError(
-            f"{what}: unknown dispatch key {shown(key)}{near}",
-            f"known: {quoted(names)}",
-            do="use a known one, a RuleKind, or register_array_type first",
-        )
-    return found
-
-
-# ---- checks of the arguments of libraries ----
-
-
-_ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
-_KINDS = ("DEF", "IMPL", "FRAGMENT")
-_OWN_NAMESPACE = "np"
-
-
-def check_arguments(ns: object, kind: object) -> None:
-    """Raise unless a library can have this namespace and kind."""
-    if not isinstance(kind, str) or kind not in _KINDS:
-        near = did_you_mean(kind.upper(), _KINDS) if isinstance(kind, str) else ""
-        raise RegistrationError(
-            f"Library: unknown kind {shown(kind)}{near}",
-            do=f"use one of {quoted(_KINDS)}",
-        )
-    if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
-        raise RegistrationError(
-            f"Library: {shown(ns)} cannot be a namespace",
-            do="use ASCII letters, digits and underscores: the name of your package",
-        )
-    if ns == _OWN_NAMESPACE and kind == "DEF":
-        raise RegistrationError(
-            f"the namespace '{ns}' belongs to customop",
-            do=f'Library("{ns}", "IMPL") registers for its operators',
-        )
-
-
-def check_alias_analysis(ns: str, given: object) -> None:
-    """Raise unless a definition can have this argument."""
-    if not isinstance(given, str) or given not in _ALIAS_ANALYSES:
-        known = _ALIAS_ANALYSES[1:]
-        near = did_you_mean(given.upper(), known) if isinstance(given, str) else ""
-        raise RegistrationError(
-            f"library '{ns}': alias_analysis={shown(given)} is unknown{near}",
-            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"
-            " arrays share memory: Array(a)",
-        )
-
-
-def check_undefined(qualname: str, where: str) -> None:
-    """Raise if an operator has this name."""
-    known = operators.get(qualname)
-    if known is not None:
-        raise RegistrationError(
-            f"{qualname} is defined already, at {known.definition.place}",
-            f"the second definition is at {where}",
-            do="give one of them another name, or an overload: name.other(...)",
-            op=qualname,
-        )
-
-
-def qualified_in(name: Any, ns: str) -> str:
-    """Return the qualified name of an operator in the namespace."""
-    qualname = name.qualname if isinstance(name, Operator) else name
-    if isinstance(qualname, str) and "::" not in qualname:
-        qualname = f"{ns}::{qualname}"
-    check_name("impl", qualname)
-    if qualname.partition("::")[0] != ns:
-        raise RegistrationError(
-            f"library '{ns}' cannot register for '{qualname}'",
-            do=f'make Library("{qualname.partition("::")[0]}", "IMPL")',
-            op=qualname,
-        )
-    return str(qualname)
-
-
-# ---- the registrations of an open library, and the owners of namespaces ----
-
-
-class Scope:
-    """Everything that a library has registered, while it is open."""
-
-    def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
-        self.namespace: str = namespace
-        self.kind: str = kind
-        self.place: str = place_of(frame)
-        self.code: CodeType = frame.f_code
-        self.defined: list[Operator[..., Any]] = []
-        # Qualified names that it has registered kernels or rules for.
-        self.names: set[str] = set()
-        self.is_open: bool = True
-
-    def close(self) -> None:
-        """Remove all registrations and definitions."""
-        with changing:
-            if not self.is_open:
-                return
-            self.is_open = False
-            if owners.get(self.namespace) is self:
-                del owners[self.namespace]
-            for name in self.names:
-                self._leave(name)
-            for op in self.defined:
-                remove_operator(op)
-            self._leave_fallbacks()
-            self.defined.clear()
-            self.names.clear()
-
-    def _leave(self, qualname: str) -> None:
-        forget_registrations(qualname, self)
-        op = operators.get(qualname)
-        if op is not None:
-            op.leave(self)
-
-    def _leave_fallbacks(self) -> None:
-        mine = [
-            k for k, rows in fallbacks.items() if any(r.owner is self for r in rows)
-        ]
-        for kind in mine:
-            fallbacks[kind] = tuple(r for r in fallbacks[kind] if r.owner is not self)
-        if mine:
-            tables_changed()
-
-
-# Namespace -> the open DEF library that owns it.
-owners: dict[str, Scope] = {}
-
-
-def claim(scope: Scope) -> None:
-    """Make a DEF library the owner of its namespace, unless another one is."""
-    known = owners.get(scope.namespace)
-    if (
-        known is not None
-        and known.place == scope.place
-        and known.code is not scope.code
-    ):
-        # The same line with a new code object: a module or cell is running again.
-        known.close()
-        known = None
-    if known is not None:
-        raise RegistrationError(
-            f"the namespace '{scope.namespace}' is defined already, at {known.place}",
-            f"the second definition is at {scope.place}",
-            do=f'Library("{scope.namespace}", "FRAGMENT") adds to it; or close the first',
-        )
-    owners[scope.namespace] = scope
-
 
 # ---- libraries: registrations that are removed when the library closes ----
 
@@ -620,3 +441,186 @@ def check_library(lib: object) -> None:
             f"lib={shown(lib)} is not a library",
             do='make one: lib = Library("mylib", "FRAGMENT")',
         )
+
+
+# ---- the registrations of an open library, and the owners of namespaces ----
+
+
+class Scope:
+    """Everything that a library has registered, while it is open."""
+
+    def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
+        self.namespace: str = namespace
+        self.kind: str = kind
+        self.place: str = place_of(frame)
+        self.code: CodeType = frame.f_code
+        self.defined: list[Operator[..., Any]] = []
+        # Qualified names that it has registered kernels or rules for.
+        self.names: set[str] = set()
+        self.is_open: bool = True
+
+    def close(self) -> None:
+        """Remove all registrations and definitions."""
+        with changing:
+            if not self.is_open:
+                return
+            self.is_open = False
+            if owners.get(self.namespace) is self:
+                del owners[self.namespace]
+            for name in self.names:
+                self._leave(name)
+            for op in self.defined:
+                remove_operator(op)
+            self._leave_fallbacks()
+            self.defined.clear()
+            self.names.clear()
+
+    def _leave(self, qualname: str) -> None:
+        forget_registrations(qualname, self)
+        op = operators.get(qualname)
+        if op is not None:
+            op.leave(self)
+
+    def _leave_fallbacks(self) -> None:
+        mine = [
+            k for k, rows in fallbacks.items() if any(r.owner is self for r in rows)
+        ]
+        for kind in mine:
+            fallbacks[kind] = tuple(r for r in fallbacks[kind] if r.owner is not self)
+        if mine:
+            tables_changed()
+
+
+# Namespace -> the open DEF library that owns it.
+owners: dict[str, Scope] = {}
+
+
+def claim(scope: Scope) -> None:
+    """Make a DEF library the owner of its namespace, unless another one is."""
+    known = owners.get(scope.namespace)
+    if (
+        known is not None
+        and known.place == scope.place
+        and known.code is not scope.code
+    ):
+        # The same line with a new code object: a module or cell is running again.
+        known.close()
+        known = None
+    if known is not None:
+        raise RegistrationError(
+            f"the namespace '{scope.namespace}' is defined already, at {known.place}",
+            f"the second definition is at {scope.place}",
+            do=f'Library("{scope.namespace}", "FRAGMENT") adds to it; or close the first',
+        )
+    owners[scope.namespace] = scope
+
+
+# ---- checks of the arguments of libraries ----
+
+
+_ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+_KINDS = ("DEF", "IMPL", "FRAGMENT")
+_OWN_NAMESPACE = "np"
+
+
+def check_arguments(ns: object, kind: object) -> None:
+    """Raise unless a library can have this namespace and kind."""
+    if not isinstance(kind, str) or kind not in _KINDS:
+        near = did_you_mean(kind.upper(), _KINDS) if isinstance(kind, str) else ""
+        raise RegistrationError(
+            f"Library: unknown kind {shown(kind)}{near}",
+            do=f"use one of {quoted(_KINDS)}",
+        )
+    if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
+        raise RegistrationError(
+            f"Library: {shown(ns)} cannot be a namespace",
+            do="use ASCII letters, digits and underscores: the name of your package",
+        )
+    if ns == _OWN_NAMESPACE and kind == "DEF":
+        raise RegistrationError(
+            f"the namespace '{ns}' belongs to customop",
+            do=f'Library("{ns}", "IMPL") registers for its operators',
+        )
+
+
+def check_alias_analysis(ns: str, given: object) -> None:
+    """Raise unless a definition can have this argument."""
+    if not isinstance(given, str) or given not in _ALIAS_ANALYSES:
+        known = _ALIAS_ANALYSES[1:]
+        near = did_you_mean(given.upper(), known) if isinstance(given, str) else ""
+        raise RegistrationError(
+            f"library '{ns}': alias_analysis={shown(given)} is unknown{near}",
+            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"
+            " arrays share memory: Array(a)",
+        )
+
+
+def check_undefined(qualname: str, where: str) -> None:
+    """Raise if an operator has this name."""
+    known = operators.get(qualname)
+    if known is not None:
+        raise RegistrationError(
+            f"{qualname} is defined already, at {known.definition.place}",
+            f"the second definition is at {where}",
+            do="give one of them another name, or an overload: name.other(...)",
+            op=qualname,
+        )
+
+
+def qualified_in(name: Any, ns: str) -> str:
+    """Return the qualified name of an operator in the namespace."""
+    qualname = name.qualname if isinstance(name, Operator) else name
+    if isinstance(qualname, str) and "::" not in qualname:
+        qualname = f"{ns}::{qualname}"
+    check_name("impl", qualname)
+    if qualname.partition("::")[0] != ns:
+        raise RegistrationError(
+            f"library '{ns}' cannot register for '{qualname}'",
+            do=f'make Library("{qualname.partition("::")[0]}", "IMPL")',
+            op=qualname,
+        )
+    return str(qualname)
+
+
+# ---- Torch's names of dispatch keys, and the kinds that they mean here ----
+
+
+KEYS: dict[str, str | RuleKind] = {
+    "CPU": "cpu",
+    "CUDA": "cuda",
+    "Meta": FAKE,
+    "Fake": FAKE,
+    "default": DEFAULT,
+    "CompositeExplicitAutograd": DEFAULT,
+    "CompositeImplicitAutograd": COMPOSITE,
+    "composite": COMPOSITE,
+    "Autograd": AUTOGRAD,
+    "FuncTorchBatched": VMAP,
+    "vmap": VMAP,
+    "jvp": JVP,
+}
+_BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
+
+
+def kind_of_key(what: str, key: Any) -> str | RuleKind:
+    """Return the kind that a dispatch key names; letter case does not matter."""
+    if isinstance(key, RuleKind) or (isinstance(key, str) and key in known_kinds()):
+        return key
+    found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
+    if found is None and isinstance(key, str) and is_known_device(key):
+        return key
+    if found is None:
+        names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
+        lower = {name.lower(): name for name in names}
+        close = (
+            difflib.get_close_matches(key.lower(), lower)
+            if isinstance(key, str)
+            else ()
+        )
+        near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
+        raise RegistrationError(
+            f"{what}: unknown dispatch key {shown(key)}{near}",
+            f"known: {quoted(names)}",
+            do="use a known one, a RuleKind, or register_array_type first",
+        )
+    return found

@@ -1,54 +1,84 @@
-"""Functions that register kernels and rules for an operator or for its name."""
+"""Functions that register kernels and rules for an operator or for its name.
+
+Each is derived from the method of `Operator` with its name. Written here are its first
+line and its types, which no type checker could follow through a derivation: the result
+of a method with overloads, for a name, is not the type of its first argument.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from customop.arrays.kinds import FAKE
-from customop.core.builtin_kinds import (
-    ARRAY_CLASS,
-    AUTOCAST,
-    AUTOGRAD,
-    JVP,
-    SAMPLE_INPUTS,
-    VMAP,
-    as_formula,
-)
 from customop.core.operator import Operator
-from customop.core.registry import chained, find_operator
-from customop.core.rule_kind import RuleKind, check_device_types, check_kind
-from customop.core.rule_makers import (
-    BackwardFn,
-    ContextT,
-    JvpFn,
-    KernelFn,
-    SetupFn,
-    ShortBackwardFn,
-    ShortKernelFn,
-    ShortVmapFn,
-    VmapFn,
-)
+from customop.core.registration import RegistrationMethods
+from customop.core.registry import find_operator
+from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError, shown
 from customop.library.library import Library, check_library
 from customop.library.ops import OperatorPacket
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from numpy.typing import DTypeLike
+
+    from customop.core.rule_types import (
+        BackwardFn,
+        ContextT,
+        JvpFn,
+        KernelFn,
+        SetupFn,
+        ShortBackwardFn,
+        ShortKernelFn,
+        ShortVmapFn,
+        VmapFn,
+    )
+
+# ---- a function made of a method ----
 
 
-# ---- find the operator that an operator, a packet or a name refers to ----
+AnyOp = Operator[..., Any]
+Named = OperatorPacket | str
+AnyOperator = AnyOp | Named
 
 
-AnyOperator = Operator[..., Any] | OperatorPacket | str
+def by_name(method: Callable[..., Any]) -> Callable[[FnT], FnT]:
+    """Return a decorator that puts an operator or its name in front of a method.
+
+    Of the decorated function only the name and the first line of its docstring count.
+    """
+
+    def derive(declared: FnT) -> FnT:
+        @wraps(declared)
+        def registering(
+            op: AnyOperator,
+            /,
+            *args: Any,
+            lib: Library | None = None,
+            **options: Any,
+        ) -> Any:
+            found = resolve(op)
+            if lib is None:
+                return method(found, *args, **options)
+            check_library(lib)
+            target = _InLibrary(found, lib)
+            answer = method(target, *args, **options)
+            return found if answer is target else answer
+
+        _describe(registering, method)
+        derived: Any = registering
+        return derived  # type: ignore[no-any-return]  # of the type that is declared
+
+    return derive
 
 
-def resolve(op: AnyOperator) -> Operator[..., Any]:
+def resolve(op: AnyOperator) -> AnyOp:
     """Return an operator, the default overload of a packet, or the operator of a name."""
-    if isinstance(op, Operator):
-        return op
     if isinstance(op, str):
         return find_operator(op)
+    if isinstance(op, Operator):
+        return op
     if isinstance(op, OperatorPacket):
         return op.default
     raise RegistrationError(
@@ -57,55 +87,92 @@ def resolve(op: AnyOperator) -> Operator[..., Any]:
     )
 
 
-# ---- shared code of the functions that register for an operator or for its name ----
+class _InLibrary(RegistrationMethods):
+    """The methods of an operator for registrations that a library removes."""
+
+    def __init__(self, op: AnyOp, lib: Library) -> None:
+        self.qualname = op.qualname
+        self._lib = lib
+
+    def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
+        self._lib.add(self.qualname, key, fn, override=override)
+
+
+# ---- its signature and docstring ----
+
+
+# Section of a docstring -> what stands in it before or after the method's own text.
+_FIRST = """
+op : Operator, OperatorPacket or str
+    The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
+    has one."""
+_LAST = {
+    "Returns": """
+lib : Library, optional
+    Removes the registration when it closes.""",
+    "Examples": """
+MissingRuleError
+    If no operator has this name.""",
+}
+
+
+def _describe(function: Any, method: Callable[..., Any]) -> None:
+    """Give a function the signature and the docstring of a method, for any operator."""
+    old = inspect.signature(method)
+    op = inspect.Parameter("op", inspect.Parameter.POSITIONAL_ONLY)
+    lib = inspect.Parameter("lib", inspect.Parameter.KEYWORD_ONLY, default=None)
+    parameters = [
+        op.replace(annotation="AnyOperator"),
+        *[*old.parameters.values()][1:],
+        lib.replace(annotation="Library | None"),
+    ]
+    result = old.return_annotation.replace("Self", "AnyOp")
+    function.__signature__ = inspect.Signature(parameters, return_annotation=result)
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    function.__annotations__["return"] = result
+    if function.__doc__:  # Python leaves docstrings out under -OO
+        function.__doc__ = _text(function, inspect.cleandoc(method.__doc__ or ""))
+
+
+def _text(function: Callable[..., Any], text: str) -> str:
+    """Return the docstring of a method as that of the function made of it."""
+    _, _, rest = text.partition("\n")
+    rest = rest.replace("Parameters\n----------", f"Parameters\n----------{_FIRST}")
+    for section, added in _LAST.items():
+        rest = rest.replace(f"\n\n{section}\n", f"{added}\n\n{section}\n")
+    # The operator of an example has the name of its variable, in the namespace "doc".
+    name = function.__name__
+    before, _, after = rest.partition(f".{name}")
+    op = before.rpartition(" ")[2].removeprefix("@")
+    before = before.removesuffix(op)
+    after = f", {after[1:]}" if after.startswith("(") else f"){after}"
+    return f'{function.__doc__}\n{before}co.{name}("doc::{op}"{after}'
+
+
+# ---- the functions, with the types that checkers see ----
 
 
 # Overloads spell out Callable[[FnT], FnT]: in an alias, mypy would not leave FnT generic.
 FnT = TypeVar("FnT", bound=Callable[..., Any])
-OpT = TypeVar("OpT", bound=Operator[..., Any])
-Named = OperatorPacket | str
-AnyOp = Operator[..., Any]
-
-
-class LibraryOption(TypedDict, total=False):
-    """The option that all functions here take."""
-
-    lib: Library | None
-
-
-class RuleOptions(LibraryOption, total=False):
-    """Options of the functions that can replace a rule."""
-
-    override: bool
-
-
-def by_name(
-    op: AnyOperator,
-    keys: Iterable[str | RuleKind],
-    fn: Any,
-    lib: Library | None,
-    *,
-    override: bool,
-    of: Callable[[Any], Any] = lambda given: given,
-) -> Any:
-    """Register `of(fn)` for each key, or return a decorator that does it."""
-    found = resolve(op)
-    check_library(lib)
-
-    def enter(given: Any) -> None:
-        for key in keys:
-            if lib is None:
-                found.add(key, of(given), override=override)
-            else:
-                lib.add(found.qualname, key, of(given), override=override)
-
-    return chained(found, fn, enter)
-
-
-# ---- functions that register kernels for an operator or for its name ----
-
-
+OpT = TypeVar("OpT", bound=AnyOp)
 DeviceTypes = str | Iterable[str] | None
+
+if TYPE_CHECKING:
+
+    class LibraryOption(TypedDict, total=False):
+        """The option that all functions here take."""
+
+        lib: Library | None
+
+    class RuleOptions(LibraryOption, total=False):
+        """Options of the functions that can replace a rule."""
+
+        override: bool
+
+    class FormulaOptions(RuleOptions, Generic[ContextT], total=False):
+        """Options of `register_autograd`."""
+
+        setup_context: SetupFn[ContextT] | None
 
 
 @overload
@@ -148,49 +215,9 @@ def register_kernel(
     /,
     **options: Unpack[LibraryOption],
 ) -> Callable[[FnT], FnT]: ...
-def register_kernel(
-    op: AnyOperator,
-    device_types: DeviceTypes,
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-) -> Any:
-    """Register a kernel by name; see `Operator.register_kernel`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    device_types : str, iterable of str, or None
-        Kinds of array, such as ``"cpu"``; None for all kinds without a kernel.
-    fn : callable, optional
-        Takes the operator's parameters. Without it, a decorator is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> _ = co.register_kernel("doc::half", "cpu", lambda x: 0.5 * x)
-    >>> half(np.array([3.0]))
-    array([1.5])
-    """
-    kinds = check_device_types(resolve(op).qualname, device_types)
-    return by_name(op, kinds, fn, lib, override=True)
+@by_name(Operator.register_kernel)
+def register_kernel(*args: Any, **options: Any) -> Any:
+    """Register a kernel by name; see `Operator.register_kernel`."""
 
 
 @overload
@@ -213,160 +240,26 @@ def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
 def register_fake(
     op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
-def register_fake(
-    op: AnyOperator,
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a fake kernel by name; see `Operator.register_fake`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    fn : callable, optional
-        Makes fake results of fake arguments. Without it, a decorator is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> _ = co.register_fake("doc::half", co.fake_like)
-    >>> co.eval_shape(half, np.ones((2, 3)))
-    FakeArray(f64[2, 3], device='cpu')
-    """
-    return by_name(op, (FAKE,), fn, lib, override=override)
+@by_name(Operator.register_fake)
+def register_fake(*args: Any, **options: Any) -> Any:
+    """Register a fake kernel by name; see `Operator.register_fake`."""
 
 
-def register_array_dispatch(
-    op: AnyOperator,
-    array_class: type,
-    fn: Callable[..., Any] | None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a rule for a class of arrays by name; see `Operator.register_array_dispatch`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    array_class : type
-        A class of arrays, such as a subclass of ``np.ndarray``.
-    fn : callable, optional
-        ``fn(op, args, kwargs)`` returns the result. Without it, a decorator is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> @co.register_array_dispatch("doc::half", np.ma.MaskedArray)
-    ... def _(op, args, kwargs):
-    ...     (x,) = args
-    ...     return np.ma.MaskedArray(op(x.data), x.mask)
-    >>> print(half(np.ma.MaskedArray([1.0, 2.0], [False, True])))
-    [0.5 --]
-    """
-    return by_name(
-        op,
-        (ARRAY_CLASS,),
-        fn,
-        lib,
-        override=override,
-        of=lambda rule: (array_class, rule),
-    )
-
-
-def register_autocast(
-    op: AnyOperator,
-    device_type: str,
-    dtype: npt.DTypeLike,
-    /,
-    *,
-    lib: Library | None = None,
-) -> AnyOp:
-    """Register a dtype for `autocast` by name; see `Operator.register_autocast`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    device_type : str
-        Kind of array, such as ``"cpu"``.
-    dtype : dtype
-        The floating-point dtype to compute in.
-    lib : Library, optional
-        Removes the registration when it closes.
-
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> _ = co.register_autocast("doc::half", "cpu", np.float16)
-    >>> with co.autocast("cpu"):
-    ...     half(np.ones(2, np.float32))
-    array([0.5, 0.5], dtype=float16)
-    """
-    found: AnyOp = by_name(op, (AUTOCAST,), (device_type, dtype), lib, override=True)
-    return found
-
-
-# ---- functions that register rules for an operator or for its name ----
-
-
-class FormulaOptions(RuleOptions, Generic[ContextT], total=False):
-    """Options of `register_autograd`."""
-
-    setup_context: SetupFn[ContextT] | None
+@overload
+def register(
+    op: OpT, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
+@overload
+def register(
+    op: Named, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register(
+    op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[RuleOptions]
+) -> Callable[[FnT], FnT]: ...
+@by_name(Operator.register)
+def register(*args: Any, **options: Any) -> Any:
+    """Register a rule of any kind by name; see `Operator.register`."""
 
 
 @overload
@@ -397,52 +290,9 @@ def register_autograd(
     /,
     **options: Unpack[FormulaOptions[ContextT]],
 ) -> AnyOp: ...
-def register_autograd(
-    op: AnyOperator,
-    backward: Callable[..., Any],
-    /,
-    *,
-    setup_context: Callable[..., Any] | None = None,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a backward formula by name; see `Operator.register_autograd`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    backward : callable
-        ``backward(ctx, *grads)`` returns the gradients of the inputs.
-    setup_context : callable, optional
-        ``setup_context(ctx, inputs, output)`` saves what `backward` needs.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> _ = co.register_autograd("doc::half", lambda ctx, g: g / 2)
-    >>> co.grad(half)(np.array(3.0))
-    np.float64(0.5)
-    """
-    rule = as_formula(backward, setup_context)
-    return by_name(op, (AUTOGRAD,), rule, lib, override=override)
+@by_name(Operator.register_autograd)
+def register_autograd(*args: Any, **options: Any) -> Any:
+    """Register a backward formula by name; see `Operator.register_autograd`."""
 
 
 @overload
@@ -453,51 +303,9 @@ def register_jvp(op: Named, fn: JvpFn, /, **options: Unpack[RuleOptions]) -> Any
 def register_jvp(
     op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
-def register_jvp(
-    op: AnyOperator,
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a forward-mode rule by name; see `Operator.register_jvp`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    fn : callable, optional
-        ``fn(primals, tangents)`` returns ``(output, tangent)``. Without it, a decorator is
-        returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> @co.register_jvp("doc::half")
-    ... def _(primals, tangents):
-    ...     return half(*primals), half(*tangents)
-    >>> co.jvp(half, (np.array([3.0]),), (np.array([1.0]),))
-    (array([1.5]), array([0.5]))
-    """
-    return by_name(op, (JVP,), fn, lib, override=override)
+@by_name(Operator.register_jvp)
+def register_jvp(*args: Any, **options: Any) -> Any:
+    """Register a forward-mode rule by name; see `Operator.register_jvp`."""
 
 
 @overload
@@ -520,51 +328,43 @@ def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
 def register_vmap(
     op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
-def register_vmap(
+@by_name(Operator.register_vmap)
+def register_vmap(*args: Any, **options: Any) -> Any:
+    """Register a batching rule by name; see `Operator.register_vmap`."""
+
+
+@overload
+def register_autocast(
+    op: OpT, device_type: str, dtype: DTypeLike, /, **options: Unpack[LibraryOption]
+) -> OpT: ...
+@overload
+def register_autocast(
+    op: Named, device_type: str, dtype: DTypeLike, /, **options: Unpack[LibraryOption]
+) -> AnyOp: ...
+@by_name(Operator.register_autocast)
+def register_autocast(*args: Any, **options: Any) -> Any:
+    """Register a dtype for `autocast` by name; see `Operator.register_autocast`."""
+
+
+@overload
+def register_array_dispatch(
+    op: OpT, array_class: type, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
+@overload
+def register_array_dispatch(
+    op: Named, array_class: type, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_array_dispatch(
     op: AnyOperator,
-    fn: Any = None,
+    array_class: type,
+    fn: None = None,
     /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a batching rule by name; see `Operator.register_vmap`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    fn : callable, optional
-        ``fn(info, in_dims, *inputs)`` returns ``(output, out_dims)``. Without it, a
-        decorator is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> @co.register_vmap("doc::half")
-    ... def _(info, in_dims, x):
-    ...     return half(x), in_dims[0]
-    >>> co.vmap(half)(np.array([3.0, 5.0]))
-    array([1.5, 2.5])
-    """
-    return by_name(op, (VMAP,), fn, lib, override=override)
+    **options: Unpack[RuleOptions],
+) -> Callable[[FnT], FnT]: ...
+@by_name(Operator.register_array_dispatch)
+def register_array_dispatch(*args: Any, **options: Any) -> Any:
+    """Register a rule for a class of arrays by name; see `Operator.register_array_dispatch`."""
 
 
 @overload
@@ -579,108 +379,6 @@ def register_sample_inputs(
 def register_sample_inputs(
     op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
-def register_sample_inputs(
-    op: AnyOperator,
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register sample inputs by name; see `Operator.register_sample_inputs`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    fn : callable, optional
-        ``fn()`` returns samples, or tuples of positional arguments. Without it, a decorator
-        is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> _ = co.register_sample_inputs("doc::half", lambda: [(np.ones(3),)])
-    >>> [sample.args[0].shape for sample in half.sample_inputs()]
-    [(3,)]
-    """
-    return by_name(op, (SAMPLE_INPUTS,), fn, lib, override=override)
-
-
-@overload
-def register(
-    op: OpT, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
-) -> OpT: ...
-@overload
-def register(
-    op: Named, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
-) -> AnyOp: ...
-@overload
-def register(
-    op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[RuleOptions]
-) -> Callable[[FnT], FnT]: ...
-def register(
-    op: AnyOperator,
-    kind: RuleKind,
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Any:
-    """Register a rule of any kind by name; see `Operator.register`.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name: ``"namespace::name"``, with ``".overload"`` if it
-        has one.
-    kind : RuleKind
-        The kind; rules are read back with ``op.rule(kind)``.
-    fn : callable, optional
-        The rule, with the parameters that ``kind.takes`` says. Without it, a decorator
-        is returned.
-    lib : Library, optional
-        Removes the registration when it closes.
-    override : bool
-        Replace one that is registered already.
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    RegistrationError, MissingRuleError
-        As the method does, or if no operator has this name.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def half(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
-    >>> _ = co.register("doc::half", inverse, lambda out, x: out * 2)
-    >>> half.rule(inverse)(np.array([1.5]), None)
-    array([3.])
-    """
-    check_kind(resolve(op).qualname, kind)
-    return by_name(op, (kind,), fn, lib, override=override)
+@by_name(Operator.register_sample_inputs)
+def register_sample_inputs(*args: Any, **options: Any) -> Any:
+    """Register sample inputs by name; see `Operator.register_sample_inputs`."""

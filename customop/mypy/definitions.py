@@ -1,7 +1,7 @@
-"""Definitions of operators and of functions with overloads, checked as at run time.
+"""Check definitions of operators, also with overloads, as at runtime.
 
-mypy drops what decorates the function below its overloads, so that the name has the
-overloads and no methods of an operator. The plugin reads ::
+mypy drops the decorators of the function below its overloads. The name would then have
+the overloads, but not the methods of an operator. The plugin reads ::
 
     @overload
     def f(x: A) -> A: ...
@@ -11,7 +11,7 @@ overloads and no methods of an operator. The plugin reads ::
     def f(x: A | B) -> A | B: ...
 
 as functions under another name, and ``f = custom_op("ns::f", ..., mutates_args=())``. The
-operator then has the parameters of the implementation, and keeps the overloads for calls.
+operator then has the parameters of the implementation and keeps the overloads for calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from mypy.types import (
 )
 
 from customop.arrays.array import Array
-from customop.core.operator import Operator, check_names
+from customop.core.operator import Operator
+from customop.core.registry import check_names
 from customop.core.rule_kind import check_factory
 from customop.errors import CustomOpError, SchemaError
 from customop.library.define import parsed, read_definition
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
 _ContextT = TypeVar("_ContextT", bound=Context)
 _ATTRIBUTE = "__customop_overloads__"
 _TYPING = ("typing", "typing_extensions")
-# Imports that let a module write `overload`.
+# Imports that give a module the name `overload`.
 _OVERLOADS = {*_TYPING, *(f"{module}.overload" for module in _TYPING)}
 
 
@@ -97,7 +98,7 @@ _OVERLOADS = {*_TYPING, *(f"{module}.overload" for module in _TYPING)}
 
 
 def split_off(tree: MypyFile) -> None:
-    """Give the overloads of operators in a module another name."""
+    """Rename the overloads of operators in a module, and assign the operators."""
     if not _may_have_overloads(tree):
         return
     names = {name for statement in tree.imports for name in _spellings(statement)}
@@ -119,7 +120,7 @@ def _may_have_overloads(tree: MypyFile) -> bool:
 
 
 def _spellings(statement: Statement) -> Iterator[str]:
-    """How a module can write `custom_op` after an import."""
+    """Yield the names that `custom_op` has after an import."""
     if isinstance(statement, Import):
         for module, name in statement.ids:
             if module == PACKAGE:
@@ -140,7 +141,7 @@ def _split_in(body: list[Statement], names: set[str]) -> None:
 
 
 def _blocks(statement: Statement) -> list[Block]:
-    """Blocks in which operators may be defined."""
+    """Return the inner blocks of a statement that may define operators."""
     function = statement.func if isinstance(statement, Decorator) else statement
     if isinstance(function, FuncDef):
         return [function.body]
@@ -153,7 +154,7 @@ def _blocks(statement: Statement) -> list[Block]:
 
 
 def _made(statement: Statement, names: set[str]) -> AssignmentStmt | None:
-    """The assignment of the operator that is decorated below overloads."""
+    """Return the assignment of an operator decorated below overloads, or None."""
     if not isinstance(statement, OverloadedFuncDef):
         return None
     decorated = [part for part in statement.items if isinstance(part, Decorator)]
@@ -178,7 +179,7 @@ def _renamed_stub(stub: Decorator, name: str) -> Decorator:
     return _at(stub, made)
 
 
-# Attributes of a function beside its parameters and body.
+# Attributes of a function other than its parameters and body.
 _FLAGS = (
     *("is_generator", "is_coroutine", "is_async_generator", "is_conditional"),
     *("is_mypy_only", "docstring", "type", "unanalyzed_type"),
@@ -222,7 +223,7 @@ def _spelled(expression: Expression) -> str:
 
 
 def plain_operator(mypy_type: Type) -> Type:
-    """The class of an operator, where `custom_op` returns one that is for pyright."""
+    """Return the type `Operator` for a subclass of it that exists only for pyright."""
     proper = get_proper_type(mypy_type)
     if isinstance(proper, Instance):
         for base in proper.type.mro[1:]:
@@ -232,10 +233,10 @@ def plain_operator(mypy_type: Type) -> Type:
 
 
 def typed_as(mypy_type: Type, function: Function | None) -> Type:
-    """The type of an operator, or of a decorator, with the types of a function as written.
+    """Return the type of an operator or decorator, with a function's types as written.
 
-    Where mypy solves type variables, Any within a type counts as a type that is not known,
-    and a function with overloads, such as `numpy.sum`, then returns Any.
+    When mypy solves type variables, Any inside a type counts as unknown. A function
+    with overloads, such as `numpy.sum`, would then return Any.
     """
     made = get_proper_type(mypy_type)
     if isinstance(made, CallableType):
@@ -250,7 +251,7 @@ def typed_as(mypy_type: Type, function: Function | None) -> Type:
 
 
 def with_overloads(mypy_type: Type, overloads: Type | None) -> Type:
-    """The type of an operator of a function with these overloads."""
+    """Return the type of an operator whose function has these overloads."""
     made, proper = get_proper_type(mypy_type), get_proper_type(overloads)
     if not isinstance(made, Instance) or not isinstance(proper, Overloaded):
         return mypy_type
@@ -262,7 +263,7 @@ def with_overloads(mypy_type: Type, overloads: Type | None) -> Type:
 
 
 def overloads_of(mypy_type: Type | None) -> Overloaded | None:
-    """The overloads of the function of an operator, if it has any."""
+    """Return the overloads of an operator's function, or None."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.extra_attrs is None:
         return None
@@ -276,7 +277,7 @@ def overloads_of(mypy_type: Type | None) -> Overloaded | None:
 def wrong_overloads(
     api: TypeChecker, function: Function, schema: Schema
 ) -> Iterator[tuple[SchemaError, Function]]:
-    """The errors for overloads that do not fit a schema, and these overloads."""
+    """Yield an error for each overload that does not fit the schema."""
     for number, overload in enumerate(function.overloads, 1):
         try:
             check_overload(_stand_in(api, overload), number, schema)
@@ -285,7 +286,7 @@ def wrong_overloads(
 
 
 def _stand_in(api: TypeChecker, overload: Function) -> Callable[..., Any]:
-    """A function with the annotations of an overload that have a known meaning."""
+    """Return a function with those annotations of an overload that can be read."""
     given = [
         p.replace(annotation=_annotation(api, overload, i))
         for i, p in enumerate(overload.parameters)
@@ -304,27 +305,27 @@ def _annotation(api: TypeChecker, overload: Function, index: int) -> Any:
         return inspect.Parameter.empty
 
 
-# ---- definitions of operators, checked as `custom_op` and `define` check them ----
+# ---- definitions, checked as `custom_op` and `define` check them ----
 
 
-# A class in a schema string: only the running program can find it.
+# A class in a schema string; only the running program can find it.
 _CLASS = re.compile(r"[^\W\d]\w*\.[^\W\d]")
 _UNKNOWN = object()
-# Functions that give a class a schema type, or may call one that does.
+# Functions that give a class a schema type, or may do so in a call.
 _GIVING_TYPES = ("register_array_type", "register_config_type", "register_pytree_node")
-# Attributes that give a function other annotations than the source shows.
+# Attributes that can give a function other annotations than its source shows.
 _ANNOTATING = ("__annotations__", "__signature__", "__wrapped__")
 
 
 class _Unread:
-    """A default whose value the source does not show."""
+    """A default whose value is not visible in the source."""
 
     def __repr__(self) -> str:
         return "..."
 
 
 class _WithUnread(Parameter):
-    """A parameter with such a default."""
+    """A parameter whose default is not visible in the source."""
 
     __slots__ = ()
 
@@ -334,19 +335,19 @@ class _WithUnread(Parameter):
 
 
 class Draft:
-    """A call of `custom_op` that is checked before the program runs.
+    """A call of `custom_op`, checked before the program runs.
 
     Parameters
     ----------
     api : TypeChecker
     survey : Survey
-        Of the module.
+        The survey of the module.
     name : str
         Qualified name of the operator.
     call : Call
     function : Function
     context : Context
-        Where messages stand that are not about a part of the call.
+        Where to show messages that are not about one argument.
     """
 
     def __init__(
@@ -365,13 +366,13 @@ class Draft:
         self._function = function
         self._context = context
         self._unsure: list[str] = []
-        # Whether a shape may be written where it cannot be read.
+        # Whether a shape may be written where the plugin cannot read it.
         self._is_vague = False
         self._code = records.SCHEMA
         self._at: Context | None = None
 
     def record(self, **known: Any) -> Record:
-        """Report what registration would refuse; else the record has the schema."""
+        """Report what registration would refuse, and return the record."""
         try:
             schema = self._checked()
         except CustomOpError as error:
@@ -417,7 +418,7 @@ class Draft:
     # ---- what is reported ----
 
     def _now(self, code: ErrorCode, argument: str = "") -> None:
-        """Set the code of the next error, and the argument where it is reported."""
+        """Set the code of the next error, and the argument at which it is shown."""
         self._code = code
         self._at = self._call.expression(argument) if argument else None
 
@@ -483,7 +484,7 @@ class Draft:
         return schema
 
     def _default(self, index: int, otherwise: Any) -> Any:
-        """A default of the function; that of the schema if its value is not known."""
+        """Return the function's default, or the schema's if its value is unknown."""
         try:
             return self._function.default(index)
         except Unfamiliar:
@@ -521,7 +522,7 @@ class Draft:
     # ---- annotations ----
 
     def _annotated(self, *, with_shapes: bool) -> tuple[list[inspect.Parameter], Any]:
-        """Parameters and result with the annotations that they have at run time."""
+        """Return parameters and result with their annotations at runtime."""
         fn, given = self._function, []
         for index, p in enumerate(fn.parameters):
             hint, spelled = fn.hint(index), fn.spelled(index)
@@ -554,7 +555,7 @@ class Draft:
             return found
 
     def _plain_class(self, hint: Type) -> Any:
-        """A class without a schema type, if the module cannot give it one."""
+        """Return a class without a schema type, unless the module may give it one."""
         if self._survey.mentions(*_GIVING_TYPES):
             return None
         return plain_class(hint, self._api.tree.fullname)
@@ -583,7 +584,7 @@ class Draft:
         return apply_tags(self._name, schema, known) if known else schema
 
     def _check_shapes(self, schema: Schema, tags: frozenset[Tag]) -> None:
-        """Raise if shapes cannot be checked, or nothing gives a length of a result."""
+        """Raise if shapes cannot be checked, or the length of a result is unknown."""
         types = [part for p in schema.parameters for part in parts(p.type)]
         if self._is_vague or any(isinstance(part, ClassOf) for part in types):
             return
@@ -608,10 +609,10 @@ class Draft:
 def schema_of(
     api: TypeChecker, given: Expression | None, *, name: str = "", namespace: str = ""
 ) -> Schema | None:
-    """The schema of a definition without a function; report one that is refused.
+    """Return the schema of a definition without a function; report a wrong schema.
 
-    The text of `Library.define` begins with a name in `namespace`; that of `define` has
-    the parameters and results of `name` alone.
+    The text of `Library.define` begins with a name in `namespace`. The text of `define`
+    has only the parameters and results of `name`.
     """
     text = constant_or(given, None)
     if given is None or not isinstance(text, str):

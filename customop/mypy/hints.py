@@ -1,7 +1,7 @@
-"""Names, constants and types of the source as Python has them at run time.
+"""Convert names, constants and types in the source to what Python has at runtime.
 
-mypy knows a function as ``customop.library.define.custom_op``. The plugin compares the
-last part alone, ``custom_op``, so that a definition can move to another module.
+mypy knows a function as ``customop.library.define.custom_op``. The plugin only compares
+the last part, ``custom_op``, so that a definition can move to another module.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ from customop.schema.annotations import CLASSES, Device, Scalar
 from customop.schema.dtype_hints import DType
 from customop.schema.tags import Tag
 
-# ---- names of this package, without the modules that define them ----
+# ---- names of this package, without their modules ----
 
 
-# Functions that define an operator by its name.
+# Functions that define an operator with a given name.
 DEFINING = ("custom_op", "define")
 
-# What the plugin adds to the name of a function that the program cannot name.
+# What the plugin appends to the name of a function, so that no program can use it.
 HIDDEN = "-overloaded"
 
 PACKAGE = __name__.partition(".")[0]
@@ -78,7 +78,7 @@ _FOLDER = Path(__file__).parents[1]
 
 
 def is_ours(fullname: str) -> bool:
-    """Whether a module, or a name of one, belongs to this package."""
+    """Return whether a module, or a name in one, belongs to this package."""
     return fullname == PACKAGE or fullname.startswith(f"{PACKAGE}.")
 
 
@@ -91,7 +91,7 @@ def _module_of(fullname: str) -> str:
 
 @cache
 def _is_module(name: str) -> bool:
-    """Whether a module of the package has this name; it need not be imported yet."""
+    """Return whether a module of the package has this name, imported or not."""
     if name in sys.modules:
         return True
     path = _FOLDER.joinpath(*name.split(".")[1:])
@@ -100,12 +100,12 @@ def _is_module(name: str) -> bool:
 
 @cache
 def own_name(fullname: str) -> str:
-    """A name of this package such as ``Operator.register``, or nothing.
+    """Return a name of this package such as ``Operator.register``, or "".
 
     Parameters
     ----------
     fullname : str
-        The name with the module that defines it, as mypy knows it.
+        The name as mypy knows it, with the module that defines it.
 
     Examples
     --------
@@ -119,13 +119,13 @@ def own_name(fullname: str) -> str:
     return fullname.removeprefix(_module_of(fullname)).removeprefix(".")
 
 
-# ---- a type of mypy's as the annotation that Python has at run time ----
-# So `customop.schema.annotations` decides which annotations have a schema type, and
-# words the error for the others.
+# ---- convert mypy's types to runtime annotations ----
+# Then `customop.schema.annotations` decides which annotations have a schema type, and
+# words the errors for the others.
 
 
 class Unfamiliar(Exception):
-    """A type, a value or a function that the plugin cannot judge."""
+    """Raised for a type, value or function that the plugin cannot judge."""
 
 
 def _full_names(cls: type) -> list[str]:
@@ -136,7 +136,7 @@ def _full_names(cls: type) -> list[str]:
 
 
 _CLASSES: dict[str, Any] = {name: cls for cls in CLASSES for name in _full_names(cls)}
-# Name of an alias, without its module if that is ours -> its value at run time.
+# Name of an alias, without the module if it is ours -> its runtime value.
 _ALIASES: dict[str, Any] = {
     "DType": DType,
     "Device": Device,
@@ -145,7 +145,7 @@ _ALIASES: dict[str, Any] = {
     "numpy._typing._array_like.ArrayLike": npt.ArrayLike,
 }
 _TUPLE: Any = tuple
-# Full name of a class of arrays -> the kind of array that messages name.
+# Full name of an array class -> the kind of array that messages name.
 DEVICES = {
     "numpy.ndarray": "cpu",
     "cupy.ndarray": "cuda",
@@ -154,7 +154,7 @@ DEVICES = {
 _ARRAYS = (*DEVICES, "Array", "Computed", "FakeArray", "Tracer")
 SEQUENCES = ("builtins.list", "builtins.tuple", "typing.Sequence")
 _GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
-# NumPy's scalar classes whose width mypy has as an argument -> start of their names.
+# NumPy scalar classes with a width argument -> the start of their names.
 _WIDTHS = {
     "numpy.floating": "float",
     "numpy.signedinteger": "int",
@@ -164,19 +164,19 @@ _WIDTHS = {
 
 
 def is_array(info: TypeInfo) -> bool:
-    """Whether instances of a class are known to be arrays."""
+    """Return whether instances of a class are known to be arrays."""
     return any(_short(base.fullname) in _ARRAYS for base in info.mro)
 
 
 def _short(fullname: str) -> str:
-    """The name of a class or an alias, without its module where that is ours."""
+    """Return the name of a class or alias, without the module if it is ours."""
     return own_name(fullname) or fullname
 
 
 def device_of(spelled: Type | None, mypy_type: Type, names: SymbolTable) -> Any:
-    """The annotation of a type that is written as `Device`, None for other types.
+    """Return the annotation of a type that is written as `Device`, else None.
 
-    mypy has str in place of that alias, so its name is looked up among `names`.
+    mypy replaces that alias by str, so its name is looked up in `names`.
     """
     proper = get_proper_type(mypy_type)
     items = proper.items if isinstance(proper, UnionType) else [proper]
@@ -198,7 +198,7 @@ def _is_text(mypy_type: Type) -> bool:
 
 
 def _words(spelled: Type) -> Iterator[str]:
-    """Names that an annotation is written with."""
+    """Yield the names that an annotation contains."""
     if isinstance(spelled, UnboundType):
         yield spelled.name
         for argument in spelled.args:
@@ -209,7 +209,7 @@ def _words(spelled: Type) -> Iterator[str]:
 
 
 def _full_name(word: str, names: SymbolTable) -> str:
-    """The full name of a name with dots that a module uses."""
+    """Return the full name of a dotted name in a module."""
     first, *rest = word.split(".")
     symbol = names.get(first)
     for part in rest:
@@ -219,19 +219,19 @@ def _full_name(word: str, names: SymbolTable) -> str:
 
 
 def annotation_of(mypy_type: Type, module: str) -> Any:
-    """The annotation of a type, as seen in a module.
+    """Return the runtime annotation for a type, as seen from a module.
 
     Raises
     ------
     Unfamiliar
-        If a part of it has a meaning that only the running program knows.
+        If only the running program knows what a part of it means.
     """
     if isinstance(mypy_type, TypeAliasType):
         name = _short(mypy_type.alias.fullname) if mypy_type.alias is not None else ""
         if name in _ALIASES:
             return _ALIASES[name]
         if isinstance(get_proper_type(mypy_type), AnyType):
-            raise Unfamiliar  # the alias may be Any for type checkers alone
+            raise Unfamiliar  # the alias may be Any only for type checkers
     proper = get_proper_type(mypy_type)
     for cls, make in _FORMS.items():
         if isinstance(proper, cls):
@@ -269,7 +269,7 @@ def _of_union(proper: UnionType, module: str) -> Any:
 def _of_variable(proper: TypeVarType, module: str) -> Any:
     if proper.id.is_self():
         raise Unfamiliar
-    # mypy accepts `TypeVar(name)` only if it is assigned to that name.
+    # mypy only accepts `TypeVar(name)` if it is assigned to that name.
     make: Any = typing_extensions.TypeVar
     if proper.values:
         options = [annotation_of(value, module) for value in proper.values]
@@ -277,7 +277,7 @@ def _of_variable(proper: TypeVarType, module: str) -> Any:
         return make(proper.name, *options, infer_variance=is_bare)
     bound = get_proper_type(proper.upper_bound)
     if isinstance(bound, Instance) and bound.type.fullname == "builtins.object":
-        # A variable in the brackets of a function prints as its bare name.
+        # A variable in a function's brackets prints as its bare name.
         is_bare = proper.variance == VARIANCE_NOT_READY
         return make(proper.name, infer_variance=is_bare)
     given = annotation_of(proper.upper_bound, module)
@@ -337,7 +337,7 @@ def _of_instance(proper: Instance, module: str) -> Any:
 
 
 def _array_of(proper: Instance) -> Any:
-    """The class of arrays, with the class of elements if the annotation has one."""
+    """Return the array class, with the class of elements if the annotation has one."""
     last = get_proper_type(proper.args[-1]) if proper.args else None
     inside = get_proper_type(last.args[0]) if isinstance(last, Instance) else None
     if proper.type.fullname != "numpy.ndarray" or not isinstance(inside, Instance):
@@ -360,7 +360,7 @@ def _numpy_scalar(proper: Instance) -> Any:
 
 
 def _generic(cls: Any, proper: Instance, module: str) -> Any:
-    """A class, with the types in its brackets if the annotation has any."""
+    """Return a class, with type arguments if the annotation has any."""
     given = [get_proper_type(arg) for arg in proper.args]
     left_out = (TypeOfAny.from_omitted_generics, TypeOfAny.unannotated)
     if not hasattr(cls, "__class_getitem__") or any(
@@ -384,7 +384,7 @@ def _config_class(info: TypeInfo, module: str) -> Any:
 
 
 def plain_class(mypy_type: Type, module: str) -> Any:
-    """A class of the module that has nothing to make a schema type of, else None."""
+    """Return a plain class of the module that cannot have a schema type, else None."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.type.module_name != module:
         return None
@@ -409,7 +409,7 @@ def _enumeration(info: TypeInfo) -> Any:
 def _dataclass(info: TypeInfo, module: str) -> Any:
     frozen = info.metadata["dataclass"]["frozen"]
     if not frozen and info.module_name != module:
-        raise Unfamiliar  # its module may register it
+        raise Unfamiliar  # its module may register the class
     if info.metadata.get("customop") or _is_registered(info):
         raise Unfamiliar
     fields = []
@@ -423,15 +423,15 @@ def _dataclass(info: TypeInfo, module: str) -> Any:
 
 
 def _is_registered(info: TypeInfo) -> bool:
-    """Whether `register_config_type` decorates a class; mypy asks no plugin of that."""
+    """Return whether `register_config_type` decorates a class; mypy has no hook."""
     given = [d.callee if isinstance(d, CallExpr) else d for d in info.defn.decorators]
     names = [own_name(d.fullname) for d in given if isinstance(d, RefExpr)]
     return "register_config_type" in names
 
 
 def _placed(cls: Any, info: TypeInfo) -> Any:
-    """A class made here, under the name of the user's class."""
-    # The file name of a script may be any text, and mypy adds the line to a local class.
+    """Give a class made here the name and module of the user's class."""
+    # The file name of a script can be any text. mypy adds the line to a local class.
     cls.__module__ = re.sub(r"(^|\.)(?=\d)|-", r"\1_", info.module_name)
     name = info.fullname.removeprefix(f"{info.module_name}.")
     cls.__qualname__ = re.sub(r"@\d+", "", name)
@@ -452,7 +452,7 @@ _FORMS: dict[type[ProperType], Callable[[Any, str], Any]] = {
 }
 
 
-# ---- values of expressions that the source shows ----
+# ---- values of expressions in the source ----
 
 
 _NAMED: dict[str, Any] = {
@@ -473,12 +473,12 @@ _SEQUENCES: dict[type[Expression], Any] = {
 
 
 def constant(expression: Expression) -> Any:
-    """The value of an expression.
+    """Return the value of an expression.
 
     Raises
     ------
     Unfamiliar
-        If the source does not show the value.
+        If the value is not visible in the source.
     """
     if isinstance(expression, StrExpr | IntExpr | FloatExpr | ComplexExpr):
         return expression.value
@@ -498,7 +498,7 @@ def _of_name(expression: NameExpr | MemberExpr) -> Any:
     if expression.fullname in _NAMED:
         return _NAMED[expression.fullname]
     if isinstance(expression, MemberExpr) and isinstance(expression.expr, RefExpr):
-        # mypy gives a member of an Enum no full name.
+        # mypy gives members of an Enum no full name.
         owner = own_name(expression.expr.fullname)
         if owner == Tag.__name__ and expression.name in Tag.__members__:
             return Tag[expression.name]
@@ -509,7 +509,7 @@ def _of_name(expression: NameExpr | MemberExpr) -> Any:
 
 
 def constant_or(expression: Expression | None, otherwise: Any) -> Any:
-    """The value of an expression, or `otherwise` if the source does not show it."""
+    """Return the value of an expression, or `otherwise` if it is not visible."""
     if expression is None:
         return otherwise
     try:

@@ -1,4 +1,4 @@
-"""The hooks of the plugin, and the answers that it gives to mypy."""
+"""The hooks that mypy calls, and how the plugin answers them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from mypy.types import (
 
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
-from customop.core.operator import Operator, check_name
-from customop.core.registry import unknown
+from customop.core.operator import Operator
+from customop.core.registry import check_name, unknown
 from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError
 from customop.library.library import kind_of_key
@@ -86,31 +86,31 @@ from customop.mypy.transform_calls import (
     result_of_ufunc,
 )
 
-# ---- a call that mypy asks the plugin about, and what its arguments mean ----
+# ---- a call that mypy asks about ----
 
 
-# An operator and its type, None if the type is not known.
+# An operator and its type, which is None if unknown.
 Subject: TypeAlias = tuple[Record, Type | None]
-# What a hook returns for a call.
+# Computes the type of a call for mypy.
 Answer: TypeAlias = Callable[["Asked"], Type]
 
 
 class Asked:
-    """A call that mypy asks about.
+    """A call that mypy asks the plugin about.
 
     Attributes
     ----------
     api : TypeChecker
     survey : Survey
-        Of the module that has the call.
+        The survey of the module that contains the call.
     call : Call
-        Its arguments.
+        The arguments of the call.
     result : Type
-        The type that mypy gives it.
+        The type that mypy would give the call.
     context : Context
-        Where it stands.
+        Where the call is.
     object : Type or None
-        The object that a method is called on.
+        The object whose method is called.
     program : Program
     """
 
@@ -124,7 +124,7 @@ class Asked:
         self.object = context.type if isinstance(context, MethodContext) else None
 
     def function(self, parameter: int | str) -> Function | None:
-        """The function that is passed, or that the call decorates."""
+        """Return the function that is passed, or that the call decorates."""
         given = self.call.get(parameter)
         if given is not None and not isinstance(get_proper_type(given.type), NoneType):
             overloaded, module = get_proper_type(given.type), self.api.tree.fullname
@@ -141,11 +141,11 @@ class Asked:
         return Function(proper, node) if isinstance(proper, CallableType) else None
 
     def place(self, parameter: int | str) -> Context:
-        """Where a message about an argument stands."""
+        """Return where to show a message about an argument."""
         return self.call.expression(parameter) or self.context
 
     def name(self, what: str, parameter: int) -> str:
-        """The name of an operator that is passed; report a wrong one and return ""."""
+        """Return the operator name that is passed; report a wrong one and return ""."""
         name = self.call.text(parameter)
         if name is None:
             return ""
@@ -157,7 +157,7 @@ class Asked:
         return name
 
     def defined(self, draft: Callable[..., Record], name: str) -> Record:
-        """The record of a definition here; report a name that is taken."""
+        """Return the record of a new definition; report a name that is taken."""
         number = self.survey.number(name, self.context)
         origin = f"{self.api.tree.fullname}#{number}"
         is_sure = self.program.is_sure(self.api, name, self.context)
@@ -166,7 +166,7 @@ class Asked:
         return record
 
     def registered(self, op: Subject, parameter: int) -> Registered | None:
-        """The function that is registered for an operator, if both are known."""
+        """Return the function registered for an operator, or None if unknown."""
         function = self.function(parameter)
         if function is None or not op[0].has_schema:
             return None
@@ -174,7 +174,7 @@ class Asked:
         return Registered(self.api, self.survey, *op, function, at)
 
     def operator(self, what: str, parameter: int) -> Subject | None:
-        """The operator that is passed, itself or by name, if it is known."""
+        """Return the operator that is passed, as an object or by name, or None."""
         given = self.call.get(parameter)
         record = None if given is None else recall(given.type)
         if given is not None and record is not None and record.has_schema:
@@ -250,7 +250,7 @@ def _config_type(asked: Asked) -> Type:
     return asked.result
 
 
-# ---- registrations: for the method and the function of a name ----
+# ---- registrations, by method and by function ----
 
 
 def _kernel(asked: Asked, op: Subject, at: int) -> None:
@@ -331,7 +331,7 @@ def _by_name(what: str, check: _Check, asked: Asked) -> Type:
     return found[1] if gives_operator and found[1] is not None else asked.result
 
 
-# ---- registrations as torch writes them ----
+# ---- registrations in the style of torch ----
 
 
 def _impl(asked: Asked) -> Type:
@@ -353,7 +353,7 @@ def _impl_in(asked: Asked) -> Type:
     return asked.result
 
 
-# Kind -> code; every other kind is of kernels.
+# Kind -> error code; all other kinds are kinds of kernels.
 _CODES: dict[str | RuleKind, ErrorCode] = {
     FAKE: records.FAKE,
     AUTOGRAD: records.AUTOGRAD,
@@ -371,7 +371,7 @@ def _check_keys(asked: Asked, op: Subject, keys: Sequence[str], at: int) -> None
         try:
             kind = kind_of_key("impl", key)
         except RegistrationError:
-            continue  # the program may register it
+            continue  # the program may register this key
         code = _CODES.get(kind, records.KERNEL)
         found.check_entry(kind, code, with_below=below)
 
@@ -425,7 +425,7 @@ METHODS: dict[str, Answer] = {
 }
 
 
-# ---- answers to mypy for operators by attribute, and for the types of their calls ----
+# ---- answers for attributes of `ops`, and for the types of calls ----
 
 
 def _namespace(program: Program, context: AttributeContext) -> Type:
@@ -471,7 +471,7 @@ def _packet_call(program: Program, context: MethodSigContext) -> FunctionLike:
 
 
 def _call(program: Program, context: MethodSigContext) -> FunctionLike:
-    """The overloads of an operator's function, which take the kinds with a kernel."""
+    """Return the signature of an operator's call, for all kinds with a kernel."""
     record = recall(context.type)
     found = overloads_of(context.type) or context.default_signature
     if record is None or not record.kinds:
@@ -482,7 +482,7 @@ def _call(program: Program, context: MethodSigContext) -> FunctionLike:
 
 
 def _attribute(program: Program, context: AttributeContext) -> Type:
-    """The type of `Operator.call`."""
+    """Return the type of `Operator.call`."""
     return overloads_of(context.type) or context.default_attr_type
 
 
@@ -503,26 +503,26 @@ _CALLS: dict[str, _Call] = {
 
 
 def attribute_of(name: str) -> _Attribute | None:
-    """The answer for an attribute such as ``Operator.call``."""
+    """Return the answer for an attribute such as ``Operator.call``."""
     if name == f"{_OPERATOR}.call":
         return _attribute
     return _ATTRIBUTES.get(name.rpartition(".")[0])
 
 
 def call_of(name: str) -> _Call | None:
-    """The answer for the type of a method such as ``Operator.__call__``."""
+    """Return the answer for the type of a method such as ``Operator.__call__``."""
     return _CALLS.get(name)
 
 
-# ---- hooks ----
-# The hooks of the plugin, which mypy calls for functions and methods of this package.
+# ---- the plugin ----
+# mypy calls its hooks for functions and methods of this package.
 
 
 class CustomOpPlugin(Plugin):
-    """Answers what mypy asks; see `customop.mypy`.
+    """Answers mypy's questions; see `customop.mypy`.
 
-    Types keep what it knows of operators. What it keeps itself it drops when mypy reads a
-    module again.
+    Knowledge about operators is kept in their types. What the plugin itself remembers
+    is dropped when mypy reads a module again.
     """
 
     def __init__(self, options: Options) -> None:
@@ -532,20 +532,20 @@ class CustomOpPlugin(Plugin):
         self._is_daemon = options.fine_grained_incremental
 
     def set_modules(self, modules: dict[str, MypyFile]) -> None:
-        """Keep all modules of the program; mypy calls this once."""
+        """Remember all modules of the program; mypy calls this once."""
         super().set_modules(modules)
         self.program.imports.modules = modules
 
     def get_function_hook(
         self, fullname: str
     ) -> Callable[[FunctionContext], Type] | None:
-        """The answer for a call of a function or a class."""
+        """Return the answer for a call of a function or class, or None."""
         if is_numpy_function(fullname):
             return result_of_function
         return self._hook(FUNCTIONS.get(own_name(fullname)))
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
-        """The answer for a call of a method."""
+        """Return the answer for a call of a method, or None."""
         if is_ufunc_call(fullname):
             return result_of_ufunc
         if is_arithmetic(fullname):
@@ -555,29 +555,29 @@ class CustomOpPlugin(Plugin):
     def get_attribute_hook(
         self, fullname: str
     ) -> Callable[[AttributeContext], Type] | None:
-        """The answer for an attribute of `ops`, a namespace, a packet or an operator."""
+        """Return the answer for an attribute of `ops`, a namespace or a packet."""
         answer = attribute_of(own_name(fullname))
         return None if answer is None else partial(answer, self.program)
 
     def get_method_signature_hook(
         self, fullname: str
     ) -> Callable[[MethodSigContext], FunctionLike] | None:
-        """The answer for the type of the call of an operator or a packet."""
+        """Return the answer for the call signature of an operator or packet."""
         answer = call_of(own_name(fullname))
         return None if answer is None else partial(answer, self.program)
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """No dependencies; a module was read, so what is known may be out of date."""
+        """Return no dependencies; mypy has read a module, so forget what was known."""
         self.program.forget(file.fullname)
         if may_define(file):
             split_off(file)
         return []
 
     def report_config_data(self, ctx: ReportConfigContext) -> Any:
-        """Data that mypy keeps with the cache of a module; it calls this before it writes it.
+        """Return data for mypy's cache of a module; mypy calls this before writing it.
 
-        A cache is used only if the answer is the same as when it was written. None is
-        the answer to that question, so a module with other data is always checked again.
+        mypy uses a cache only if the answer equals the data in it. When asked for that,
+        the answer is None, so a module with data in its cache is always checked again.
         """
         module = self.program.imports.modules.get(ctx.id)
         if ctx.is_check or module is None or not may_define(module):
@@ -586,7 +586,7 @@ class CustomOpPlugin(Plugin):
         return self.program.places_shown(module)
 
     def get_additional_indirect_deps(self, file: MypyFile) -> set[str]:
-        """No dependencies; the daemon has checked a module, and writes no cache."""
+        """Return no dependencies; note that the daemon has checked a module."""
         if self._is_daemon and may_define(file):
             self.program.imports.seal(file)
             self.program.look_again(file)
@@ -597,7 +597,7 @@ class CustomOpPlugin(Plugin):
 
     def _answer(self, answer: Answer, context: AnyContext) -> Type:
         api = checker(context)
-        # A program takes the time of its own modules alone; those here are right.
+        # Users only wait for their own modules; those of this package are right.
         if records.has_failed(api) or is_ours(api.tree.fullname):
             return context.default_return_type
         asked = Asked(self.program, self.surveys, context)

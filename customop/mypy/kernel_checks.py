@@ -1,7 +1,7 @@
-"""Kernels, shapes in their annotations, and calls with arrays of their kinds.
+"""Check kernels and their shapes, and type calls with arrays of their kinds.
 
-They are read from the source of the module that is checked; mypy does not keep the source
-of others. An annotation whose shape may be written elsewhere is not judged.
+Shapes are read from the source of the checked module; mypy does not keep the source of
+others. If the shape may be written elsewhere, nothing is reported.
 """
 
 from __future__ import annotations
@@ -76,29 +76,29 @@ if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
 
-# ---- shapes in annotations, which mypy drops from its types ----
+# ---- shapes in annotations, which mypy leaves out of its types ----
 
 
 _ANNOTATED = ("typing.Annotated", "typing_extensions.Annotated")
 _UNIONS = ("typing.Optional", "typing.Union")
 _LITERALS = ("typing.Literal", "typing_extensions.Literal")
-# Packages whose aliases have no shapes.
+# Packages whose aliases contain no shapes.
 _PLAIN = ("customop", "numpy", "cupy", "typing", "builtins", "collections")
-# Modules that define forms of annotations, such as Literal.
+# Modules that define annotation forms such as Literal.
 _FORMS = ("typing", "typing_extensions", "collections")
-# Values within an annotation that are not strings.
+# Values inside an annotation that are not strings.
 _NO_TEXTS = ("builtins.int", "builtins.bool", "builtins.bytes", "builtins.float")
 
 
 def noted(
     annotation: Any, spelled: Type | None, api: TypeChecker, survey: Survey
 ) -> Any:
-    """An annotation with the shapes that the module writes in it.
+    """Return an annotation with the shapes that the module writes in it.
 
     Raises
     ------
     Unfamiliar
-        If it may have shapes that the module does not show.
+        If it may contain shapes that the module does not show.
     """
     if spelled is None:
         raise Unfamiliar
@@ -108,7 +108,7 @@ def noted(
 def types_of(
     function: Function, api: TypeChecker, survey: Survey
 ) -> dict[str, SchemaType]:
-    """Name of a parameter, or ``"return"`` -> its schema type, if that is known."""
+    """Return schema types by parameter name, and by ``"return"``, as far as known."""
     found = {}
     given = [(p.name, function.hint(i)) for i, p in enumerate(function.parameters)]
     hints = [*given, ("return", function.result)]
@@ -120,16 +120,16 @@ def types_of(
             spelled = function.spelled(index if name != "return" else -1)
             found[name] = schema_type(noted(annotation, spelled, api, survey))
         except (Unfamiliar, RecursionError, SchemaError):
-            continue  # the running program does not read annotations of kernels
+            continue  # at runtime the annotations of kernels are not read
     return found
 
 
-# Puts shapes into an annotation.
+# A function that puts shapes into an annotation.
 _Marking: TypeAlias = Callable[[Any], Any]
 
 
 class _Annotations:
-    """Reads annotations as the module writes them."""
+    """Reads annotations as they are written in the module."""
 
     def __init__(self, api: TypeChecker, survey: Survey) -> None:
         self._tree = api.tree
@@ -137,7 +137,7 @@ class _Annotations:
         self._builtins = api.modules.get("builtins")
 
     def marking(self, spelled: Type) -> _Marking | None:
-        """The shapes of an annotation, None if it has none; raise if that is not known."""
+        """Return the function for an annotation's shapes, or None if there are none."""
         if isinstance(spelled, UnionType):
             return self._of_union(spelled.items)
         if not isinstance(spelled, UnboundType):
@@ -178,7 +178,7 @@ class _Annotations:
         return found
 
     def _check_variable(self, variable: Any) -> None:
-        """Raise unless a node is a type variable that has no shape."""
+        """Raise unless a node is a type variable without a shape."""
         if not isinstance(variable, TypeVarExpr):
             raise Unfamiliar
         if is_ours(variable.fullname):
@@ -197,7 +197,7 @@ class _Annotations:
         return [t for item in spelled.args[1:] for t in self._text(item)]
 
     def _text(self, note: Type) -> list[str]:
-        """The text of a note, if it is a string."""
+        """Return the text of a note as a list, empty if it is not a string."""
         if isinstance(note, UnboundType | UnionType) and note.original_str_expr:
             return [note.original_str_expr]
         if isinstance(note, RawExpressionType):
@@ -232,7 +232,7 @@ class _Annotations:
         return self._symbol(word)[1]
 
     def _jaxtyped(self, word: str) -> bool:
-        """Whether a name is jaxtyping's; for mypy it is a name of `Annotated`."""
+        """Return whether a name is from jaxtyping; mypy sees `Annotated` instead."""
         module, _, name = word.rpartition(".")
         if module:
             found = self._node(module)
@@ -249,7 +249,7 @@ class _Annotations:
         return fullname.rpartition(".")[0]
 
     def _value(self, alias: nodes.TypeAlias) -> Type:
-        """The value of an alias of the module, as it is written."""
+        """Return the value of an alias, as written in the module."""
         name = alias.fullname.rpartition(".")[2]
         is_here = self._module_of(alias.fullname) == self._tree.fullname
         found = self._survey.assigned(name) if is_here else []
@@ -258,7 +258,7 @@ class _Annotations:
         return _as_type(found[0])
 
 
-# ---- shapes into annotations ----
+# ---- put shapes into annotations ----
 
 
 def _marked(marking: _Marking | None, annotation: Any) -> Any:
@@ -298,11 +298,11 @@ def _jaxtyped(form: str, texts: list[str], annotation: Any) -> Any:
 
     try:
         return getattr(jaxtyping, form)[np.ndarray, texts[0]]
-    except (ValueError, TypeError):  # jaxtyping refuses it, in its own words
+    except (ValueError, TypeError):  # jaxtyping refuses it with its own error
         raise Unfamiliar from None
 
 
-# ---- annotations as they are written ----
+# ---- annotations as written ----
 
 
 def _is_none(spelled: Type) -> bool:
@@ -310,13 +310,13 @@ def _is_none(spelled: Type) -> bool:
 
 
 def _annotations_in(expression: Expression) -> list[Expression]:
-    """Arguments of a call that can be annotations."""
+    """Return the arguments of a call that may be annotations."""
     given = getattr(expression, "args", [])
     return [item for item in given if not isinstance(item, StrExpr)]
 
 
 def _as_type(expression: Expression | None) -> Type:
-    """The annotation that an expression writes."""
+    """Convert an expression to the annotation that it is."""
     if isinstance(expression, NameExpr | MemberExpr):
         return UnboundType(_dotted(expression))
     if isinstance(expression, StrExpr):
@@ -340,32 +340,32 @@ def _dotted(expression: Expression) -> str:
     raise Unfamiliar
 
 
-# ---- types and shapes of a kernel's parameters and result, against the operator's ----
-# A kernel may name any class of arrays, since it is for one kind of them. The other
-# types must take what the operator takes.
+# ---- types and shapes of kernels, compared with the operator's ----
+# A kernel may name any array class, since it is for one kind of array. Its other types
+# must accept what the operator accepts.
 
 
 _ANY = AnyType(TypeOfAny.special_form)
 _KERNELS_PLAIN = tuple(
     f"builtins.{n}" for n in ("int", "float", "bool", "complex", "str")
 )
-# A kernel gets the values of these aliases as one class, whatever the call passes.
+# A kernel always gets values of these aliases as one class, whatever the call passes.
 _COERCED = ("DTypeLike", "DType")
 
 
 class _Types:
-    """Types as far as a kernel must have those of its operator."""
+    """Compares types of a kernel with those of its operator, array classes aside."""
 
     def __init__(self, api: TypeChecker) -> None:
         self._api = api
         self._array = _class_of_arrays(api)
 
     def fits(self, given: Type, taken: Type) -> bool:
-        """Whether a value of one type can be passed where the other is taken."""
+        """Return whether a value of the first type can be passed as the second."""
         return is_subtype(self._erased(given), self._erased(taken))
 
     def _erased(self, mypy_type: Type) -> Type:
-        """A type with one class for all arrays, and Any for a type that may be one."""
+        """Return a type with one class for arrays, and Any for what may be an array."""
         alias = mypy_type.alias if isinstance(mypy_type, TypeAliasType) else None
         if alias is not None and alias.name in _COERCED:
             return _ANY
@@ -401,9 +401,9 @@ def _class_of_arrays(api: TypeChecker) -> Type:
 def other_type(
     api: TypeChecker, op: Type | None, function: Function, leading: int
 ) -> str:
-    """How a function's types differ from those of its operator, or nothing.
+    """Return how a function's types differ from its operator's, or "".
 
-    The first `leading` parameters are not among the operator's.
+    The first `leading` parameters of the function do not belong to the operator.
     """
     proper = get_proper_type(op)
     if not isinstance(proper, Instance) or len(proper.args) != 2:
@@ -428,7 +428,7 @@ def other_type(
 def _pairs(
     taken: Parameters, function: Function, leading: int
 ) -> Iterator[tuple[str, Type, Type]]:
-    """Name of a parameter, its type, and the type that the function gives it."""
+    """Yield a parameter's name, its type in the operator, and in the function."""
     names = [p.name for p in function.parameters]
     for index, (parameter_kind, name) in enumerate(
         zip(taken.arg_kinds, taken.arg_names, strict=True)
@@ -448,7 +448,7 @@ def _pairs(
 
 
 class OtherShape(NamedTuple):
-    """A shape of a kernel that differs from the operator's."""
+    """A kernel's shape that differs from the operator's."""
 
     name: str
     mine: str
@@ -456,10 +456,10 @@ class OtherShape(NamedTuple):
 
 
 def other_shape(schema: Schema, types: Mapping[str, SchemaType]) -> OtherShape | None:
-    """The first shape of a kernel's annotations that differs from the operator's.
+    """Return the first shape of a kernel that differs from the operator's.
 
-    A kernel may choose the names of axes, except those of parameters, and leave shapes
-    out.
+    A kernel may name axes freely, except those named after parameters, and may leave
+    shapes out.
     """
     declared = {p.name: p.type for p in schema.parameters}
     axes = _Axes({*declared})
@@ -473,14 +473,14 @@ def other_shape(schema: Schema, types: Mapping[str, SchemaType]) -> OtherShape |
 
 
 class _Axes:
-    """Names of axes in a kernel, and the operator's names of the same axes."""
+    """Maps a kernel's names of axes to the operator's names."""
 
     def __init__(self, parameters: set[str]) -> None:
         self._parameters = parameters
         self._known: dict[str, str] = {}
 
     def agree(self, mine: Shape, its: Shape) -> bool:
-        """Whether a kernel's shape takes everything that the operator's does."""
+        """Return whether a kernel's shape accepts all that the operator's accepts."""
         if mine.loop is not None and not mine.axes:
             return True
         pairs = zip(mine.entries, its.entries, strict=False)
@@ -511,15 +511,15 @@ class _Axes:
 
 
 # ---- kinds ----
-# Calls with arrays of the kinds that have a kernel, where the operator names ndarray.
+# Calls may pass arrays of all kinds with a kernel, where the operator says ndarray.
 
 
-# Kind of array -> the module and the name of its class.
+# Kind of array -> module and name of its class.
 _CLASSES = {"cuda": ("cupy", "ndarray"), FAKE: ("customop", "FakeArray")}
 
 
 def registered_kinds(survey: Survey, fn: FuncItem | None, qualname: str) -> list[str]:
-    """Kinds for which the module of an operator registers a kernel."""
+    """Return the kinds for which an operator's module registers kernels."""
     found = [
         kind
         for use in survey.registering_kernels
@@ -539,7 +539,7 @@ def _is_for(
         node = expression.node if isinstance(expression, RefExpr) else None
         if isinstance(node, Decorator) and node.func is fn:
             return True
-        # The full name of a variable within a function has no dots.
+        # The full name of a variable inside a function has no dots.
         if isinstance(node, Var) and node.fullname != node.name:
             values = survey.assigned(node.name)
             if any(qualname in defined_by(value) for value in values):
@@ -563,7 +563,7 @@ def _listed(value: object) -> list[object]:
 def with_kinds(
     api: TypeChecker, called: CallableType, kinds: tuple[str, ...]
 ) -> CallableType:
-    """The type of a call that takes arrays of other kinds too, all of the same kind."""
+    """Return the type of a call that accepts other kinds of array, one per call."""
     infos = [_class_of(api, kind) for kind in kinds]
     others = [
         Instance(info, [AnyType(TypeOfAny.special_form)] * len(info.type_vars))
@@ -588,7 +588,7 @@ def _class_of(api: TypeChecker, kind: str) -> TypeInfo | None:
 
 
 class _Arrays:
-    """A type variable for each type of ndarrays: that type, or one of other classes."""
+    """Makes a type variable for each ndarray type, which allows other classes too."""
 
     def __init__(self, api: TypeChecker, others: list[Instance]) -> None:
         self._api = api
@@ -596,7 +596,7 @@ class _Arrays:
         self.variables: dict[str, TypeVarType] = {}
 
     def replaced(self, mypy_type: Type) -> Type:
-        """A type with variables for the ndarrays in it."""
+        """Return a type with type variables in place of ndarrays."""
         proper = get_proper_type(mypy_type)
         if isinstance(proper, UnionType):
             return UnionType.make_union([self.replaced(item) for item in proper.items])

@@ -1,10 +1,10 @@
-"""The operators that the module that mypy checks can see, its own and imported ones.
+"""Find the operators that a module sees: its own, and those of imported modules.
 
-mypy checks a module again when the interface of a module that it imports changes. What the
-plugin says of a module also depends on the names of operators in modules that these import.
-So each module has one more symbol, an alias that changes exactly when a name that can be seen
-through the module does. It is part of the interface, and thus passes a new name on to the
-modules above; other changes of a module go no further than without the plugin.
+mypy checks a module again when the interface of an imported module changes. The
+plugin's answers also depend on the names of operators in modules further away. So each
+module gets one more symbol, an alias that changes exactly when a name visible through
+the module changes. The alias is part of the interface, so a new name reaches the
+modules that import it. Other changes go no further than without the plugin.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
 
-# ---- which modules a module sees, and a summary of the operators there ----
+# ---- which modules a module sees, and a digest of their operators ----
 
 
-# mypy's daemon deletes the symbols of a module before it checks it again, but for those
-# with this sign, which no name of a program has.
+# Before checking a module again, mypy's daemon deletes its symbols except those with
+# this sign, which no name in a program contains.
 SUMMARY = "customop@names"
 
 
@@ -85,38 +85,38 @@ def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
 
 
 class Imports:
-    """The modules of a program and what they import.
+    """The modules of a program, and what they import.
 
     Attributes
     ----------
     modules : dict
-        Name -> module, of the whole program; mypy fills it.
+        Name -> module, for the whole program; filled by mypy.
     """
 
     def __init__(self) -> None:
         self.modules: dict[str, MypyFile] = {}
         self._direct: dict[str, list[MypyFile]] = {}
-        # Name of a module that is checked -> the modules with operators that it sees.
+        # Name of a checked module -> the modules with operators that it sees.
         self._sealed: dict[str, frozenset[str]] = {}
         self._digests: dict[str, str] = {}
         self._operators: dict[str, list[Named]] = {}
 
     def forget(self) -> None:
-        """Search again: a module has changed."""
+        """Forget everything, because a module has changed."""
         self._direct.clear()
         self._sealed.clear()
         self._digests.clear()
         self._operators.clear()
 
     def operators(self, module: MypyFile) -> list[Named]:
-        """The operators that a module defines, by their global names there."""
+        """Return the operators that a module defines, with their global names."""
         found = self._operators.get(module.fullname)
         return [*_operators_of(module)] if found is None else found
 
     def direct(self, module: MypyFile) -> list[MypyFile]:
-        """Modules that define the names of a module, without stubs and this package.
+        """Return the modules that a module imports from; no stubs, not this package.
 
-        Neither of those two defines operators that the plugin knows.
+        Neither stubs nor this package define operators that the plugin knows.
         """
         found = self._direct.get(module.fullname)
         if found is None:
@@ -134,7 +134,7 @@ class Imports:
                 yield owner
 
     def reachable(self, module: MypyFile) -> list[MypyFile]:
-        """A module and everything that it imports, directly or not."""
+        """Return a module and everything it imports, directly or indirectly."""
         found = {module.fullname: module}
         waiting = [module]
         while waiting:
@@ -145,7 +145,7 @@ class Imports:
         return [*found.values()]
 
     def with_operators(self, module: MypyFile) -> set[str]:
-        """Names of the modules with operators that a module sees, perhaps its own."""
+        """Return names of the modules with operators that a module sees."""
         found: set[str] = set()
         seen, waiting = {module.fullname}, [module]
         while waiting:
@@ -161,7 +161,7 @@ class Imports:
         return found
 
     def _digest(self, module: MypyFile) -> str:
-        """A summary of the operators of a module itself, empty if it has none."""
+        """Return a digest of the operators that a module defines, "" if it has none."""
         if module.fullname in self._digests:
             return self._digests[module.fullname]
         return _hash(
@@ -172,7 +172,7 @@ class Imports:
     # ---- the symbol ----
 
     def seal(self, module: MypyFile) -> None:
-        """Give a module that is checked the symbol that sums up what it sees."""
+        """Give a checked module the symbol that summarizes what it sees."""
         self._operators[module.fullname] = [*_operators_of(module)]
         seen = frozenset(self.with_operators(module))
         self._sealed[module.fullname] = seen
@@ -190,12 +190,13 @@ class Imports:
         node = None if builtins is None else builtins.names["str"].node
         return Instance(node, []) if isinstance(node, TypeInfo) else None
 
-    # ---- where a definition stands ----
+    # ---- the place of a definition ----
 
     def place(self, record: Record) -> str:
-        """File and line of a definition, or the file alone if no line shows it.
+        """Return file and line of a definition, or only the file.
 
-        A record has no line, since every edit above an operator would change its type.
+        Records contain no lines, because every edit above an operator would change its
+        type.
         """
         module, _, count = record.origin.rpartition("#")
         tree = self.modules.get(module)
@@ -207,7 +208,7 @@ class Imports:
 
 
 def may_define(module: MypyFile) -> bool:
-    """Whether a module can have operators that the plugin knows."""
+    """Return whether a module can define operators that the plugin knows."""
     return not (module.is_stub or is_ours(module.fullname))
 
 
@@ -217,10 +218,10 @@ def _hash(texts: Iterable[str]) -> str:
 
 
 def _lines_of(path: Path, qualname: str) -> list[int]:
-    """Lines of the calls in a file that define an operator of a name."""
+    """Return the lines of calls in a file that define an operator with this name."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError):  # mypy reads newer syntax than this Python
+    except (OSError, SyntaxError):  # mypy may read newer syntax than this Python
         return []
     calls = [
         node
@@ -242,16 +243,16 @@ def _called(function: ast.expr) -> str:
 
 
 # ---- program ----
-# The operators that the module that mypy checks can see, its own and imported ones.
+# Finds the operators that the checked module sees, its own and imported ones.
 
 
-# What the names of a series of operators differ by.
+# The characters in which names of a series of operators differ.
 _SERIES = re.compile(r"[\d_]")
 
 
 @dataclass(frozen=True)
 class Found:
-    """An operator and the global name that a module gives it."""
+    """An operator, and the global name that it has in a module."""
 
     record: Record
     type: Type
@@ -260,7 +261,7 @@ class Found:
 
 
 def is_operator(mypy_type: Type | None) -> bool:
-    """Whether a type is that of operators."""
+    """Return whether a type is `Operator`."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance):
         return False
@@ -268,7 +269,7 @@ def is_operator(mypy_type: Type | None) -> bool:
 
 
 class Program:
-    """Finds operators by name, and operators that share one.
+    """Finds operators by name, and names that several operators have.
 
     Attributes
     ----------
@@ -280,22 +281,22 @@ class Program:
         self._surveys = surveys
         # Name of a module -> the operators that it imports, by name.
         self._others: dict[str, dict[str, list[Found]]] = {}
-        # Name of a module -> the names that several modules that it sees define.
+        # Name of a module -> names that several of the modules that it sees define.
         self._shared: dict[str, dict[str, list[Found]]] = {}
-        # Name of a module -> the function, or the module, in which mypy checks its imports.
+        # Name of a module -> the function or module in which mypy checks its imports.
         self._meetings: dict[str, str] = {}
-        # Name of a module -> functions and modules for which it matters what it sees.
+        # Name of a module -> functions and modules whose checks depend on what it sees.
         self._watchers: dict[str, set[str]] = defaultdict(set)
 
     def forget(self, module: str) -> None:
-        """Search again: a module has changed."""
+        """Forget what was found, because a module has changed."""
         self.imports.forget()
         self._others.clear()
         self._shared.clear()
         self._meetings.pop(module, None)
 
     def find(self, api: TypeChecker, qualname: str) -> tuple[Record, Type] | None:
-        """The operator of a name, if exactly one is visible."""
+        """Return the operator with a name, if exactly one is visible."""
         self._watch(api)
         found = self._named(api, qualname)
         if len({operator.record.origin for operator in found}) != 1:
@@ -305,7 +306,7 @@ class Program:
         return found[0].record, found[0].type
 
     def signatures(self, api: TypeChecker, name: str) -> FunctionLike | None:
-        """The types of all overloads of a name, None unless all are known."""
+        """Return the signatures of all overloads of a name; None if one is unknown."""
         names = {
             found.record.name
             for found in self._all(api)
@@ -325,11 +326,11 @@ class Program:
         qualname: str,
         error: Callable[[str, Iterable[str]], CustomOpError],
     ) -> CustomOpError | None:
-        """The error for a name that no operator has, if it is close to a known one.
+        """Return the error for an unknown name, if it is close to a known one.
 
-        The program may define operators that mypy does not see, so that a name that is
-        not close to another one proves nothing. One that differs by a digit or an
-        underscore names one of a series.
+        The program may define operators that mypy does not see, so an unknown name
+        alone proves nothing. Names that differ only by digits or underscores belong to
+        a series and are accepted.
         """
         namespace = qualname.partition("::")[0]
         known = {found.record.name.partition(".")[0] for found in self._all(api)}
@@ -344,7 +345,7 @@ class Program:
         return None if is_open else error(qualname, mine)
 
     def wrong_overload(self, api: TypeChecker, qualname: str) -> CustomOpError | None:
-        """The error for an overload that an operator does not have, if it is close."""
+        """Return the error for a missing overload, if it is close to a known one."""
         name, _, overload = qualname.rpartition(".")
         parts = [f.record.name.partition(".") for f in self._all(api)]
         known = {part[2] or "default" for part in parts if part[0] == name}
@@ -379,12 +380,12 @@ class Program:
         for name, record, operator_type in self.imports.operators(module):
             yield Found(record, operator_type, module.fullname, name)
 
-    # ---- what is checked again ----
+    # ---- what mypy checks again ----
 
     def _watch(self, api: TypeChecker) -> None:
-        """Have mypy check this part of a module again when it sees other names.
+        """Have mypy check this part of a module again when the visible names change.
 
-        Without the daemon, the summaries in the interfaces of modules see to that.
+        Without the daemon, the digests in the interfaces of modules do that.
         """
         if not (api.options.fine_grained_incremental or api.options.cache_fine_grained):
             return
@@ -395,7 +396,7 @@ class Program:
                 self._add_trigger(api.tree, module, target)
 
     def look_again(self, module: MypyFile) -> None:
-        """Have the modules above a module watch what it imports now."""
+        """Update the watchers of a module for its present imports."""
         targets = self._watchers.get(module.fullname, set())
         for other in self.imports.reachable(module) if targets else ():
             new = targets - self._watchers[other.fullname]
@@ -408,20 +409,20 @@ class Program:
         holder.plugin_deps.setdefault(trigger, set()).add(target)
 
     def places_shown(self, module: MypyFile) -> dict[str, list[str]] | None:
-        """Names whose errors in a module show lines of other modules."""
+        """Return names whose errors in this module mention lines of other modules."""
         others = self._of_others(module)
         own = {record.name for _, record, _ in self.imports.operators(module)}
         shown = {*self._shared[module.fullname], *own.intersection(others)}
         return {"shown": sorted(shown)} if shown else None
 
-    # ---- operators of one name ----
+    # ---- operators with the same name ----
 
     def is_sure(self, api: TypeChecker, name: str, call: Context) -> bool:
-        """Whether importing the module always runs a definition."""
+        """Return whether every import of the module runs a definition."""
         return call in self._surveys.of(api.tree).definitions.get(name, ())
 
     def check_alone(self, api: TypeChecker, record: Record, call: Context) -> None:
-        """Report a definition of an operator whose name is taken."""
+        """Report a definition of an operator whose name is already taken."""
         if not record.is_sure:
             return
         self._watch(api)
@@ -441,10 +442,10 @@ class Program:
         return other in self.imports.reachable(self.imports.modules[module])
 
     def check_imports(self, api: TypeChecker) -> None:
-        """Report modules that define one name, if the checked module imports both.
+        """Report modules that define the same name, if this module imports both.
 
-        One function or module of each module does it, so that mypy's daemon drops the
-        error when it checks that one again.
+        Only one function or module scope per module does this, so that mypy's daemon
+        drops the error when it checks that scope again.
         """
         target = api.tscope.current_full_target()
         if self._meetings.setdefault(api.tree.fullname, target) != target:
@@ -458,7 +459,7 @@ class Program:
         by_line = sorted(api.tree.imports, key=lambda node: node.line)
         brought = [(node, self._brought(api, node)) for node in by_line]
         if any(len({f.module for f in found} & seen) > 1 for _, seen in brought):
-            return  # reported for a module that is imported, which imports both
+            return  # reported for an imported module that imports both
         met: dict[str, Found] = {}
         for statement, seen in brought:
             met |= {f.module: f for f in found if f.module in seen}
@@ -469,7 +470,7 @@ class Program:
                 return
 
     def _brought(self, api: TypeChecker, statement: ImportBase) -> set[str]:
-        """Names of all modules that an import statement brings, directly or not."""
+        """Return the names of all modules that an import brings in, even indirectly."""
         names = imported_names(api.tree, statement)
         modules = [api.modules[name] for name in names if name in api.modules]
         found = [self.imports.reachable(m) for m in modules if not m.is_stub]
@@ -477,14 +478,14 @@ class Program:
 
 
 def _rivals(found: list[Found]) -> list[Found]:
-    """The definitions of a name, if imports of several modules always run one."""
+    """Return the definitions of a name that imports of several modules always run."""
     origins = {f.record.origin: f for f in found if f.record.is_sure}
     several = len({f.module for f in origins.values()}) > 1
     return [*origins.values()] if several else []
 
 
 def _depend(api: TypeChecker, module: str, name: str) -> None:
-    """Have mypy check the module again when a name of another one changes."""
+    """Have mypy check this module again when a name in another one changes."""
     if module != api.tree.fullname:
         api.module_refs.add(module)
         target = api.tscope.current_full_target()
@@ -493,7 +494,7 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
 
 
 def signature_of(mypy_type: Type) -> FunctionLike | None:
-    """The type of the call of an operator."""
+    """Return the call signature of an operator type, or None."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or not is_operator(proper):
         return None

@@ -1,4 +1,4 @@
-"""What the plugin knows of operators and calls, and its codes of errors."""
+"""What the plugin knows about operators and calls, and its error codes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
 
-# ---- error codes of the plugin, and how it reports an error under one of them ----
+# ---- the plugin's error codes, and how it reports an error ----
 
 
 def _code(name: str, description: str) -> ErrorCode:
@@ -79,8 +79,9 @@ def report(
 ) -> None:
     """Report the text of a run-time error and its remedy.
 
-    For a call of an overloaded function, mypy tries the overloads while it collects
-    errors in watchers, and rejects an overload that has one. Reports go past the watchers.
+    For a call of an overloaded function, mypy tries the overloads one by one. It
+    collects errors in watchers and rejects an overload that has one. Reports bypass the
+    watchers.
     """
     watchers: list[Any] = api.errors._watchers
     held = watchers[:]
@@ -94,16 +95,16 @@ def report(
 
 
 def has_failed(api: TypeChecker) -> bool:
-    """Whether mypy has rejected the overload that it is trying."""
+    """Return whether mypy has rejected the overload that it is trying."""
     watchers: list[Any] = api.errors._watchers
     return bool(watchers) and bool(watchers[-1].has_new_errors())
 
 
 # ---- records ----
-# Records of operators, libraries and rule kinds, which the plugin keeps in their types.
+# Records of operators, libraries and rule kinds, kept in their types.
 #
-# A record is the value of an attribute with a name that no program uses. So it follows
-# the type through assignments, imports and mypy's cache.
+# A record is the value of an attribute whose name no program uses. So it follows the
+# type through assignments, imports and mypy's cache.
 
 
 _ATTRIBUTE = "__customop__"
@@ -111,7 +112,7 @@ _ATTRIBUTE = "__customop__"
 
 @dataclass(frozen=True)
 class Record:
-    """The name and schema of an operator, or the arguments of a library or rule kind.
+    """What is known about an operator, a library or a rule kind.
 
     Attributes
     ----------
@@ -119,19 +120,19 @@ class Record:
         The qualified name of an operator, the namespace of a library, or the name of a
         rule kind.
     plain : str
-        Schema of an operator, without classes and values of defaults; empty for others.
+        Schema of an operator, without classes and the values of defaults; else empty.
     shown : str
         The schema as messages show it.
     unsure : tuple of str
         Parts of the schema that are not known: names of parameters, ``"return"``, and
         ``"mutates_args"`` for the parameters that are written.
     origin : str
-        Module of the definition and its number among those of the name there, joined by
-        ``#``. The number is negative if the name is not written out.
+        Module of the definition, ``#``, and its number among the module's definitions
+        of that name. The number is negative if the name is not a literal.
     is_sure : bool
         Whether importing the module always runs the definition.
     takes : str
-        Parameters of a rule kind; empty for others.
+        Parameters that rules of a rule kind take; else empty.
     key : str
         Default dispatch key of a library.
     kinds : tuple of str
@@ -150,12 +151,12 @@ class Record:
 
     @property
     def has_schema(self) -> bool:
-        """Whether it is of an operator with a known schema."""
+        """Whether this is the record of an operator with a known schema."""
         return bool(self.plain)
 
     @cached_property
     def definition(self) -> Definition:
-        """The definition of an operator, for the checks of the run time."""
+        """The definition of an operator, for use in checks of the runtime."""
         schema = _Shown(Schema.parse(self.plain), self.shown)
         fn = stand_in(self.name, [])
         return Definition(self.name, fn, schema, frozenset(), "", "")
@@ -167,12 +168,12 @@ class Record:
 
     @cached_property
     def arrays(self) -> frozenset[str]:
-        """Names of the parameters of an operator that are arrays or hold some."""
+        """Names of the operator's parameters that are or contain arrays."""
         return frozenset(p.name for p in self.schema.parameters if holds_arrays(p.type))
 
 
 class _Shown(Schema):
-    """A schema with the text of another one."""
+    """A schema that prints another text."""
 
     text: str = ""
 
@@ -185,7 +186,7 @@ class _Shown(Schema):
 
 
 def plain(schema: Schema) -> str:
-    """A schema that the plugin can read again: without classes and values of defaults."""
+    """Return a schema as text that can be read again, without classes and defaults."""
     parameters = [_plain_parameter(p) for p in schema.parameters]
     returns = [r.replaced(type=_plain_type(r.type)) for r in schema.returns]
     return str(Schema(tuple(parameters), tuple(returns), schema.is_tuple))
@@ -206,7 +207,7 @@ def _plain_type(declared: SchemaType) -> SchemaType:
 
 
 def array_shape(declared: SchemaType | None) -> Shape | None:
-    """The shape of a type that is an array, or an array or None."""
+    """Return the declared shape of a type that is an array, or an array or None."""
     array = declared.item if isinstance(declared, Maybe) else declared
     return array.shape if isinstance(array, ArrayType) else None
 
@@ -220,7 +221,7 @@ def _read(text: str) -> Record:
 
 
 def recall(mypy_type: Type | None) -> Record | None:
-    """The record in a type, if it has one."""
+    """Return the record in a type, or None."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.extra_attrs is None:
         return None
@@ -231,7 +232,7 @@ def recall(mypy_type: Type | None) -> Record | None:
 
 
 def remember(api: TypeChecker, mypy_type: Type, record: Record) -> Type:
-    """A type with a record; only types of objects can have one."""
+    """Return a type with a record in it; only types of objects can hold one."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance):
         return mypy_type
@@ -241,7 +242,7 @@ def remember(api: TypeChecker, mypy_type: Type, record: Record) -> Type:
 
 
 def copied(source: Type, target: Type) -> Type:
-    """A type with the record of another one, if that has any."""
+    """Return the target type with the record of the source, if that has one."""
     given, made = get_proper_type(source), get_proper_type(target)
     if not isinstance(given, Instance) or not isinstance(made, Instance):
         return target
@@ -251,19 +252,19 @@ def copied(source: Type, target: Type) -> Type:
 
 
 # ---- calls ----
-# Arguments of a call, and the checks of arguments that an operator is called with.
+# The arguments of a call, and checks of arguments passed to an operator.
 
 
 AnyContext: TypeAlias = FunctionContext | MethodContext
 
 
 def checker(context: AnyContext | AttributeContext | MethodSigContext) -> TypeChecker:
-    """The type checker; the interface that hooks get has a part of it alone."""
+    """Return the type checker; hooks only get a part of its interface."""
     return cast("TypeChecker", context.api)
 
 
 class Argument(NamedTuple):
-    """An argument: its type, and its expression unless mypy made it up."""
+    """An argument: its type, and its expression unless mypy made the argument up."""
 
     type: Type
     expression: Expression | None
@@ -276,7 +277,7 @@ class Call:
         self._context = context
 
     def get(self, parameter: int | str) -> Argument | None:
-        """The argument for a parameter by position or name; None if it is left out."""
+        """Return the argument for a parameter by position or name, or None."""
         if isinstance(parameter, str):
             names = self._context.callee_arg_names
             return self.get(names.index(parameter)) if parameter in names else None
@@ -288,21 +289,21 @@ class Call:
         return Argument(types[parameter][0], None if is_made_up else expression)
 
     def expression(self, parameter: int | str) -> Expression | None:
-        """The expression of an argument; None if it is left out or made up."""
+        """Return the expression of an argument, or None."""
         found = self.get(parameter)
         return None if found is None else found.expression
 
     def constant(self, parameter: int | str, otherwise: Any) -> Any:
-        """The value of an argument, or `otherwise` if the source does not show it."""
+        """Return the value of an argument, or `otherwise` if it is not visible."""
         return constant_or(self.expression(parameter), otherwise)
 
     def text(self, parameter: int | str) -> str | None:
-        """The string that is passed, None if the source does not show one."""
+        """Return the string that is passed, or None if the source does not show it."""
         found = self.constant(parameter, None)
         return found if isinstance(found, str) else None
 
     def texts(self, parameter: int | str) -> tuple[str, ...] | None:
-        """The strings that are passed, one or several; None if they are not known."""
+        """Return the string or strings that are passed as a tuple; None if unknown."""
         found = self.constant(parameter, None)
         found = (found,) if isinstance(found, str) else found
         is_several = isinstance(found, list | tuple | set)
@@ -311,7 +312,7 @@ class Call:
         return None
 
     def by_parameter(self, record: Record) -> Iterator[tuple[str, Argument]]:
-        """Parameters of an operator that this is a call of, with their arguments."""
+        """Yield the parameters of an operator, by name, with their arguments."""
         names = [p.name for p in record.schema.positional]
         for index, name in enumerate(self._context.callee_arg_names):
             given = self.get(index)
@@ -320,7 +321,7 @@ class Call:
 
 
 def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
-    """The error for arguments that are arrays of NumPy and of CuPy."""
+    """Return the error if arguments mix arrays of NumPy and of CuPy."""
     arrays = record.arrays
     if len(arrays) < 2:
         return None
@@ -337,7 +338,7 @@ def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
 
 
 def _device(mypy_type: Type) -> str:
-    """Kind of array of a type, or of all items of a list; empty where it is not known."""
+    """Return the kind of array of a type or of all items of a list; "" if unknown."""
     proper = get_proper_type(mypy_type)
     if isinstance(proper, Instance):
         found = {DEVICES.get(base.fullname, "") for base in proper.type.mro} - {""}
@@ -351,7 +352,7 @@ def _device(mypy_type: Type) -> str:
 
 
 def misshapen(call: Call, record: Record) -> Iterator[tuple[ShapeError, Argument]]:
-    """Arguments whose number of axes cannot fit, and the errors of the call."""
+    """Yield an error for each argument whose number of axes cannot fit."""
     if not record.schema.has_shapes:
         return
     shapes = {p.name: array_shape(p.type) for p in record.schema.parameters}
@@ -366,7 +367,7 @@ def misshapen(call: Call, record: Record) -> Iterator[tuple[ShapeError, Argument
 
 
 def _rank(mypy_type: Type) -> int | None:
-    """Number of axes of the arrays of a type, if it is known."""
+    """Return the number of axes of an array type, or None if unknown."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.type.fullname != "numpy.ndarray":
         return None

@@ -1,4 +1,4 @@
-"""Rules, their contexts and gradients, checked as registration checks them."""
+"""Check rules, their contexts and gradients, as registration checks them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from mypy.types import Instance, NoneType, Type, get_proper_type
 
 from customop.arrays.kinds import FAKE, known_devices
 from customop.core.builtin_kinds import Formula
-from customop.core.registry import Registration
+from customop.core.registration import Registration
 from customop.core.rule_kind import (
     RuleKind,
     check_device_types,
     check_kernel,
     rule_kind,
 )
-from customop.core.rule_makers import Context
+from customop.core.rule_types import Context
 from customop.errors import CustomOpError, RegistrationError
 from customop.mypy import records
 from customop.mypy.hints import is_array
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
 
-# ---- attributes of `ctx` that a backward formula reads and that nothing sets ----
+# ---- attributes of `ctx` that are read but never set ----
 
 
 _KNOWN = {*dir(Context), *dir(GradNode)}
 
 
 class Unset(NamedTuple):
-    """A read of an attribute by `backward` or `setup_context`, and its place."""
+    """A read of an unset attribute in `backward` or `setup_context`, with its place."""
 
     by: str
     name: str
@@ -72,7 +72,7 @@ class Unset(NamedTuple):
 
 
 class _Uses(NamedTuple):
-    """The uses that a function makes of its first parameter."""
+    """How a function uses its first parameter: attributes that it reads and sets."""
 
     reads: list[ast.Attribute]
     sets: set[str]
@@ -81,7 +81,7 @@ class _Uses(NamedTuple):
 def unset_attributes(
     backward: Function, setup_context: Function | None, survey: Survey
 ) -> Iterator[Unset]:
-    """Reads of attributes that neither function sets, if all uses of `ctx` are plain."""
+    """Yield reads of attributes that neither function sets, if uses are plain."""
     mine = _uses(backward, survey)
     theirs = _uses(setup_context, survey) if setup_context else _Uses([], set())
     if mine is None or theirs is None:
@@ -94,12 +94,12 @@ def unset_attributes(
 
 
 def known_attribute(name: str) -> str:
-    """The attribute of a context whose name is close to another one, or nothing."""
+    """Return an attribute of contexts with a similar name, or ""."""
     return "".join(get_close_matches(name, vars(Context), 1, cutoff=0.85))
 
 
 def _uses(function: Function, survey: Survey) -> _Uses | None:
-    """How a function uses its context; None if the context goes elsewhere."""
+    """Return how a function uses its context, or None if the context goes elsewhere."""
     source = _source(function, survey)
     given = [*source.args.posonlyargs, *source.args.args] if source else []
     if source is None or not given:
@@ -135,16 +135,16 @@ def _source(function: Function, survey: Survey) -> SourceOfFunction | None:
     return found[0] if len(found) == 1 else None
 
 
-# ---- wrong values in what rules return ----
-# Gradients in a tuple, by name or alone, and pairs.
+# ---- wrong values that rules return ----
+# They are gradients in a tuple, by name or alone, and pairs.
 
 
-# Operators that arrays have, and tuples, dicts and None do not.
+# Operators that arrays support but tuples, dicts and None do not.
 _OF_NUMBERS = ("-", "/", "//", "@", "**", "%")
 
 
 class WrongReturn(NamedTuple):
-    """A returned expression, if it is written, what is wrong, and what to do."""
+    """A wrong return: the expression if there is one, what is wrong, and what to do."""
 
     expression: Expression | None
     what: str
@@ -152,7 +152,7 @@ class WrongReturn(NamedTuple):
 
 
 def _returned(function: Function) -> Iterator[Expression]:
-    """The expressions that a function returns, both of a conditional one."""
+    """Yield the expressions that a function returns; a conditional gives both."""
     for expression in returned_by(function.node) if function.node is not None else ():
         yield from _branches(expression)
 
@@ -166,14 +166,14 @@ def _branches(expression: Expression) -> Iterator[Expression]:
 
 
 def _is_written_out(expression: Expression) -> bool:
-    """Whether an expression is a tuple or a list of a known length."""
+    """Return whether an expression is a tuple or list of known length."""
     return isinstance(expression, TupleExpr | ListExpr) and not any(
         isinstance(item, StarExpr) for item in expression.items
     )
 
 
 def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
-    """Tuples of a rule that must return a pair, and that are not one."""
+    """Yield tuples that a rule returns and that are not the required pair."""
     for found in _returned(function):
         if not isinstance(found, TupleExpr) or not _is_written_out(found):
             continue
@@ -183,7 +183,7 @@ def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
 
 
 def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
-    """Values that a backward formula returns, and that cannot be the gradients."""
+    """Yield return values of a backward formula that cannot be the gradients."""
     result = get_proper_type(function.result)
     returns_array = isinstance(result, Instance) and is_array(result.type)
     if isinstance(result, NoneType) and not _is_count(1, schema):
@@ -219,7 +219,7 @@ def _wrong_items(found: TupleExpr | ListExpr, schema: Schema) -> tuple[str, str]
 
 
 def _is_one_value(expression: Expression) -> bool:
-    """Whether an expression gives a number or an array, whatever its names are."""
+    """Return whether an expression is a number or an array, whatever its names mean."""
     if isinstance(expression, UnaryExpr):
         return expression.op in ("-", "~")
     if not isinstance(expression, OpExpr):
@@ -232,7 +232,7 @@ def _is_one_value(expression: Expression) -> bool:
 
 
 def _is_count(count: int, schema: Schema) -> bool:
-    """Whether so many gradients can be right: those of defaults may be left out."""
+    """Return whether this many gradients can be right; defaults may be left out."""
     inputs = schema.positional
     if count >= len(inputs):
         return count in (len(inputs), len(schema.parameters))
@@ -240,7 +240,7 @@ def _is_count(count: int, schema: Schema) -> bool:
 
 
 # ---- rules ----
-# Kernels and rules, checked against their operator as registration checks them.
+# Check kernels and rules against their operator, as registration does.
 
 
 @dataclass(frozen=True)
@@ -251,14 +251,14 @@ class Registered:
     ----------
     api : TypeChecker
     survey : Survey
-        Of the module.
+        The survey of the module.
     record : Record
         The operator.
     op : Type or None
-        Its type, if it is known.
+        The type of the operator, or None if it is unknown.
     function : Function
     context : Context
-        Where messages about the function stand.
+        Where messages about the function are shown.
     """
 
     api: TypeChecker
@@ -275,7 +275,7 @@ class Registered:
         records.report(self.api, error, at or self.context, code)
 
     def _passes(self, code: ErrorCode, check: Callable[[], None]) -> bool:
-        """Whether a check of the run time raises nothing; report its error."""
+        """Run a check of the runtime; report its error and return whether it passed."""
         try:
             check()
         except CustomOpError as error:
@@ -285,9 +285,9 @@ class Registered:
         return True
 
     def check_kernel(self, key: str, code: ErrorCode) -> None:
-        """Report a kernel with other parameters, types or shapes than the operator.
+        """Report a kernel whose parameters, types or shapes differ from the operator's.
 
-        `key` names a kind of array; it is empty if that is not known.
+        `key` names a kind of array. It is empty if the kind is unknown.
         """
         fn, op = self.function.stand_in(), self.record.definition
         title = rule_kind(key).title if key.isidentifier() else "kernel"
@@ -298,13 +298,13 @@ class Registered:
     def check_entry(
         self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool
     ) -> None:
-        """Report a function that `impl` would refuse for a kind."""
+        """Report a function that `impl` would refuse for this kind."""
         fn, op = self.function.stand_in(), self.record.definition
         new = Registration(op.qualname, kind, fn, with_below=with_below)
         self._passes(code, lambda: new.check(op))
 
     def check_rule(self, kind: RuleKind, code: ErrorCode) -> None:
-        """Report a rule with other parameters or types than its kind takes."""
+        """Report a rule whose parameters or types differ from what its kind takes."""
         fn, op = self.function.stand_in(), self.record.definition
         if not self._passes(code, lambda: kind.check(op, fn)):
             return
@@ -317,7 +317,7 @@ class Registered:
     def check_backward(self, setup_context: Function | None, *, is_known: bool) -> None:
         """Report a backward formula with wrong parameters or gradients.
 
-        `is_known` is False if there is a `setup_context` that mypy does not see.
+        `is_known` is False if there is a `setup_context` that mypy cannot see.
         """
         if not {"return", "mutates_args"}.isdisjoint(self.record.unsure):
             return
@@ -377,10 +377,10 @@ def _is_mistaken(kind: str) -> bool:
 def check_kinds(
     api: TypeChecker, qualname: str, kinds: Iterable[str], context: nodes_Context
 ) -> bool:
-    """Whether kernels may be for these kinds of array; report those that may not.
+    """Return whether kernels can be for these kinds of array; report mistaken names.
 
-    The program can register other kinds, so names pass but for "fake", "gpu", and those
-    that differ from a known name by capitals.
+    The program can register other kinds. So only "fake", "gpu", and known names written
+    in capitals are mistaken.
     """
     kinds = [*kinds]
     if kinds and not any(_is_mistaken(kind) for kind in kinds):

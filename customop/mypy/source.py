@@ -1,4 +1,4 @@
-"""Functions and other parts of the source of the module that mypy checks."""
+"""Read functions and other parts of the module that mypy checks."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
 
-# ---- searches the source of the module that mypy checks ----
+# ---- search the source of the module that mypy checks ----
 
 
 SourceOfFunction = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-# Functions and methods that register a fake kernel, or can.
+# Functions and methods that register, or may register, a fake kernel.
 _REGISTERING = ("register_fake", "impl")
 _OF_KERNELS = ("register_kernel", "register_fake")
-# Those that register a gradient, or can.
+# Functions and methods that register, or may register, a gradient.
 _WITH_GRADIENT = (
     *("register_autograd", "register_jvp", "register", "impl", "fallback"),
     *("register_numpy_function", "add", "import_module", "exec"),
 )
 
 
-# Attributes of statements and expressions that hold others.
+# Attributes of statements and expressions that hold other ones.
 _WITHIN = (
     *("body", "else_body", "handlers", "finally_body", "bodies", "defs", "func"),
     *("expr", "callee", "args", "base", "index", "items", "left", "right", "rvalue"),
@@ -99,7 +99,7 @@ def _attributes_of(cls: type) -> list[str]:
 
 
 def _nodes(root: Any, leave_out: tuple[type, ...] = ()) -> Iterator[Node]:
-    """Statements and expressions at any depth; mypy's visitors cannot be subclassed."""
+    """Yield nodes at any depth; subclasses of mypy's visitors are not possible."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -112,12 +112,12 @@ def _nodes(root: Any, leave_out: tuple[type, ...] = ()) -> Iterator[Node]:
 
 
 class Survey:
-    """Decorators, assignments and definitions of operators of one module.
+    """The decorators, assignments and definitions of operators in one module.
 
     Attributes
     ----------
     definitions : dict
-        Qualified name -> the calls that define it whenever the module is imported.
+        Qualified name -> the calls that define it on every import of the module.
     """
 
     def __init__(self, tree: MypyFile) -> None:
@@ -125,7 +125,7 @@ class Survey:
         self._path = tree.path
         self.definitions = _definitions(tree)
         self._decorated: dict[Expression, Decorator] = {}
-        # Functions and the names of their attributes that are assigned.
+        # Pairs of a function and the name of an attribute that is assigned.
         self._attributes: set[tuple[object, str]] = set()
         self._registering: list[NameExpr | MemberExpr] = []
         self._with_gradient: list[NameExpr | MemberExpr] = []
@@ -163,13 +163,13 @@ class Survey:
 
     @property
     def defined(self) -> list[str]:
-        """Qualified names that the module defines anywhere, as far as they are known."""
+        """Qualified names that the module defines anywhere, as far as known."""
         return [*self._defining]
 
     def number(self, name: str, call: Context) -> int:
-        """Position of a definition among those that write the same name out.
+        """Return the position of a definition among those with the same literal name.
 
-        It is negative for a definition whose name is a constant.
+        The number is negative for a definition whose name is a constant.
         """
         calls = sorted(self._defining[name], key=lambda c: (c.line, c.column))
         written = [c for c in calls if isinstance(c.args[0], StrExpr)]
@@ -177,19 +177,19 @@ class Survey:
         return written.index(call) if call in written else -1 - others.index(call)  # type: ignore[arg-type]  # a call
 
     def decorated_by(self, call: Expression) -> Decorator | None:
-        """The function that stands under a decorator."""
+        """Return the decorated function, if a call is a decorator."""
         return self._decorated.get(call)
 
     def sets_attribute(self, fn: FuncDef, *names: str) -> bool:
-        """Whether one of these attributes of a function is assigned."""
+        """Return whether any of these attributes of a function is assigned."""
         return any((fn, name) in self._attributes for name in names)
 
     def assigned(self, name: str) -> list[Expression]:
-        """Values that a global name is assigned."""
+        """Return the values that are assigned to a global name."""
         return self._assigned.get(name, [])
 
     def mentions(self, *names: str) -> bool:
-        """Whether the module uses one of these names, with or without a dot."""
+        """Return whether the module uses any of these names, with or without a dot."""
         return any(
             getattr(node, "id", getattr(node, "attr", getattr(node, "name", None)))
             in names
@@ -198,7 +198,7 @@ class Survey:
 
     @cached_property
     def functions(self) -> dict[int, list[SourceOfFunction]]:
-        """Functions of the module as Python reads them, by line."""
+        """The functions of the module in Python's syntax tree, by line."""
         found: dict[int, list[SourceOfFunction]] = defaultdict(list)
         for node in ast.walk(self.source):
             if isinstance(node, SourceOfFunction):
@@ -207,7 +207,7 @@ class Survey:
 
     @cached_property
     def source(self) -> ast.Module:
-        """The module as Python reads it; empty if this Python cannot."""
+        """The module as Python's syntax tree, empty if this Python cannot read it."""
         try:
             return ast.parse(Path(self._path).read_bytes())
         except (OSError, SyntaxError):
@@ -226,34 +226,35 @@ class Survey:
         return found
 
     def may_have_gradient(self, fn: FuncItem) -> bool:
-        """Whether the module may register a gradient for the operator of a function.
+        """Return whether the module may register a gradient for a function's operator.
 
-        Every name that is not the operator's alone counts, and `jvp` rules too.
+        Every use of a registering name counts unless it belongs to another operator.
+        `jvp` rules count too.
         """
         return any(_may_be_of(use, fn) for use in self._with_gradient)
 
     def may_have_gradients(self) -> bool:
-        """The same for an operator that is not a function of the module."""
+        """Return the same for an operator that is not a function of the module."""
         return any(not _is_decorated(use) for use in self._with_gradient)
 
     def may_have_fake(self, fn: FuncItem | None) -> bool:
-        """Whether the module may register a fake kernel for the operator of a function.
+        """Return whether the module may register a fake kernel for an operator.
 
-        Every registration counts but those that name another function's operator.
+        Every registration counts, except those for another function's operator.
         """
         return any(_may_be_of(use, fn) for use in self._registering)
 
 
 class Surveys:
-    """The survey of the module that was asked about last."""
+    """Keeps the survey of the last module that was asked for."""
 
     def __init__(self) -> None:
         self._statements: list[Statement] | None = None
         self._last: Survey | None = None
 
     def of(self, tree: MypyFile) -> Survey:
-        """The survey of a module."""
-        # A module that the daemon reads again stays the same object, with another list.
+        """Return the survey of a module."""
+        # When the daemon reads a module again, the object stays but its list is new.
         if self._last is None or self._statements is not tree.defs:
             self._statements, self._last = tree.defs, Survey(tree)
         return self._last
@@ -265,7 +266,7 @@ def _may_be_of(use: NameExpr | MemberExpr, fn: FuncItem | None) -> bool:
 
 
 def _is_decorated(use: NameExpr | MemberExpr) -> bool:
-    """Whether a name is an attribute of a decorated function."""
+    """Return whether a name is an attribute of a decorated function."""
     return isinstance(_owner(use), Decorator)
 
 
@@ -274,7 +275,7 @@ def _owner(use: NameExpr | MemberExpr) -> SymbolNode | None:
     return op.node if isinstance(op, RefExpr) else None
 
 
-# ---- definitions that every import runs ----
+# ---- definitions that run on every import ----
 
 
 def _definitions(tree: MypyFile) -> dict[str, list[Expression]]:
@@ -298,7 +299,7 @@ def _defined_name(call: CallExpr) -> str:
 
 
 def _calls(statement: Statement) -> Iterator[CallExpr]:
-    """Calls of a statement, also those on whose result a method is called."""
+    """Yield the calls in a statement, including those in a chain of method calls."""
     expressions: list[Expression] = []
     if isinstance(statement, Decorator):
         expressions = statement.original_decorators
@@ -320,12 +321,12 @@ def _chained(expression: Expression) -> Iterator[CallExpr]:
 
 
 def defined_by(expression: Expression) -> list[str]:
-    """Names of the operators that a chain of calls defines."""
+    """Return the names of the operators that a chain of calls defines."""
     return [_defined_name(call) for call in _chained(expression) if _defines(call)]
 
 
 def imported_names(tree: MypyFile, statement: ImportBase) -> list[str]:
-    """Names of the modules that an import statement may import."""
+    """Return the names of modules that an import statement may import."""
     if isinstance(statement, Import):
         return [name for name, _ in statement.ids]
     if not isinstance(statement, ImportFrom | ImportAll):
@@ -338,12 +339,12 @@ def imported_names(tree: MypyFile, statement: ImportBase) -> list[str]:
 
 
 def returned_by(fn: FuncItem) -> list[Expression]:
-    """The expressions behind the `return` statements of a function."""
+    """Return the expressions in the `return` statements of a function."""
     found = [node for node in _nodes(fn.body, _INNER) if isinstance(node, ReturnStmt)]
     return [statement.expr for statement in found if statement.expr is not None]
 
 
-# ---- functions in the source: their parameters, defaults and annotations ----
+# ---- functions: their parameters, defaults and annotations ----
 
 
 _KINDS: dict[ArgKind, Any] = {
@@ -358,15 +359,15 @@ _KINDS: dict[ArgKind, Any] = {
 
 @dataclass(frozen=True)
 class Function:
-    """A function that defines an operator, or that is registered for one.
+    """A function that defines an operator or is registered for one.
 
     Attributes
     ----------
     type : CallableType
     node : FuncItem or None
-        Its source, if that is known and nothing decorates it there.
+        Its source, if known and not changed by other decorators.
     overloads : tuple of Function
-        Those above it.
+        The overloads above it.
     """
 
     type: CallableType
@@ -375,7 +376,7 @@ class Function:
 
     @property
     def name(self) -> str:
-        """Its name at run time."""
+        """Its name at runtime."""
         if isinstance(self.node, LambdaExpr):
             return "<lambda>"
         name = str(self.type.name or "fn") if self.node is None else self.node.name
@@ -383,7 +384,7 @@ class Function:
 
     @cached_property
     def parameters(self) -> list[inspect.Parameter]:
-        """Its parameters, without annotations; True in place of each default."""
+        """Its parameters without annotations; each default is True."""
         return [self._parameter(i) for i in range(len(self.type.arg_types))]
 
     def _parameter(self, index: int) -> inspect.Parameter:
@@ -399,7 +400,7 @@ class Function:
         )
 
     def default(self, index: int) -> Any:
-        """Value of the default of a parameter."""
+        """Return the value of a parameter's default."""
         found = (
             self.node.arguments[index].initializer if self.node is not None else None
         )
@@ -408,14 +409,14 @@ class Function:
         return constant(found)
 
     def spelled(self, index: int) -> Type | None:
-        """Annotation of a parameter as it is written; of the result for index -1."""
+        """Return the annotation of a parameter as written; -1 means the result."""
         given = self.node.unanalyzed_type if self.node is not None else None
         if not isinstance(given, CallableType):
             return None
         return given.ret_type if index < 0 else given.arg_types[index]
 
     def hint(self, index: int) -> Type | None:
-        """Annotation of a parameter, None where it has none."""
+        """Return the annotation of a parameter, or None."""
         argument = self.node.arguments[index] if self.node is not None else None
         if argument is not None and argument.variable.is_self:
             # mypy infers the type of `self` without an annotation.
@@ -424,7 +425,7 @@ class Function:
 
     @property
     def result(self) -> Type | None:
-        """Annotation of the result, None where it has none."""
+        """Annotation of the result, or None."""
         is_lambda = isinstance(self.node, LambdaExpr)
         return None if is_lambda else self._written(self.type.ret_type)
 
@@ -438,14 +439,14 @@ class Function:
         return mypy_type
 
     def place(self, name: str | None, otherwise: Context) -> Context:
-        """Where a message about a parameter is shown."""
+        """Return where to show a message about a parameter."""
         for argument in self.node.arguments if self.node is not None else ():
             if argument.variable.name == name and argument.line > 0:
                 return argument
         return otherwise
 
     def stand_in(self) -> Callable[..., Any]:
-        """A function of these parameters, for the checks of the run time."""
+        """Return a function with these parameters, for use in checks of the runtime."""
         return stand_in(self.name, self.parameters)
 
 
@@ -454,10 +455,10 @@ def stand_in(
     parameters: list[inspect.Parameter],
     result: Any = inspect.Signature.empty,
 ) -> Callable[..., Any]:
-    """A function that has a signature and does nothing."""
+    """Return a function that has this signature and does nothing."""
 
     def made() -> None:
-        """Never called."""
+        """Do nothing; this is never called."""
 
     made.__name__ = made.__qualname__ = name
     signature = inspect.Signature(parameters, return_annotation=result)
@@ -471,10 +472,10 @@ def stand_in(
 def function_of(
     mypy_type: Type | None, expression: Expression | None, context: Context, module: str
 ) -> Function | None:
-    """The function that is passed, or None if it is not known.
+    """Return the function that is passed, or None if it is unknown.
 
-    Of a function in another module only the type is used, since mypy may have taken the
-    module from its cache, without the source.
+    For a function in another module only the type is used, because mypy may have loaded
+    the module from its cache, without the source.
     """
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, CallableType) or proper.is_type_obj():
@@ -507,14 +508,14 @@ def _of_name(expression: RefExpr, module: str) -> FuncItem | None:
 
 
 def _is_in(module: str, node: FuncDef | OverloadedFuncDef) -> bool:
-    # A function within another one has a full name without dots.
+    # The full name of a function inside another one has no dots.
     return "." not in node.fullname or node.fullname.startswith(f"{module}.")
 
 
 def implementation_of(
     api: TypeChecker, overloaded: Overloaded, expression: Expression | None
 ) -> Function | None:
-    """The function below the overloads that are passed, if the module has it."""
+    """Return the implementation below the overloads, if this module has it."""
     node = expression.node if isinstance(expression, RefExpr) else None
     if not isinstance(node, OverloadedFuncDef) or not _is_in(api.tree.fullname, node):
         return None
@@ -529,6 +530,6 @@ def implementation_of(
 
 
 def innermost_decorator(decorated: Decorator, call: Expression) -> FuncDef | None:
-    """The function under a decorator, unless another one stands between."""
+    """Return the function right under a decorator, or None if another comes between."""
     is_first = decorated.original_decorators[-1] is call
     return decorated.func if is_first else None

@@ -1,4 +1,4 @@
-"""Calls of transforms and of NumPy's functions."""
+"""Check calls of transforms, and give types to NumPy functions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 
 # ---- calls of transforms ----
-# Positions of arguments, entries of `in_dims`, missing gradients.
+# Checks positions of arguments, entries of `in_dims`, and missing gradients.
 
 
-# Functions with an argument `argnums`, and whether they need a gradient.
+# Function with an argument `argnums` -> whether it needs a gradient.
 TRANSFORMS = {
     "grad": True,
     "value_and_grad": True,
@@ -56,14 +56,14 @@ TRANSFORMS = {
     "jacfwd": False,
     "hessian": True,
 }
-# At run time these call another one, which words the errors.
+# At runtime these call another transform, which words their errors.
 _SPOKEN = {"value_and_grad": "grad", "hessian": "jacrev"}
 
 
 def result_of_transform(call: Call, transform: str, default: Type) -> Type:
-    """The function that a transform returns, with all overloads of the one it is given.
+    """Return the type of a transformed function, with all overloads of the function.
 
-    mypy has the first overload alone. That of a ufunc takes no arrays.
+    mypy only uses the first overload, and a ufunc's first overload takes no arrays.
     """
     given, made = call.get(0), get_proper_type(default)
     overloads = None if given is None else _overloads(given.type)
@@ -83,7 +83,7 @@ def _overloads(mypy_type: Type) -> Overloaded | None:
 
 
 def _transformed(item: CallableType, transform: str) -> CallableType:
-    """The type of `vmap` of a function, or of another transform whose result is Any."""
+    """Return the type of a function under a transform; only vmap keeps its result."""
     is_same = transform == "vmap"
     result = item.ret_type if is_same else AnyType(TypeOfAny.special_form)
     return item.copy_modified(ret_type=result, name=None, definition=None)
@@ -120,7 +120,7 @@ def check_vmap(api: TypeChecker, call: Call) -> None:
 
 
 def _length(given: Expression | None) -> int | None:
-    """Number of entries of a tuple or list that is written out."""
+    """Return the number of entries of a literal tuple or list, or None."""
     if not isinstance(given, TupleExpr | ListExpr):
         return None
     is_open = any(isinstance(item, StarExpr) for item in given.items)
@@ -128,7 +128,7 @@ def _length(given: Expression | None) -> int | None:
 
 
 def _name(call: Call) -> str:
-    """The name of the function, as messages have it at run time."""
+    """Return the function's name as messages show it at runtime."""
     given = call.get(0)
     record = None if given is None else recall(given.type)
     if record is not None:
@@ -139,7 +139,7 @@ def _name(call: Call) -> str:
 
 
 def _limits(call: Call) -> tuple[int, int] | None:
-    """The fewest and most positional arguments of the function, if they are known."""
+    """Return the fewest and most positional arguments of the function, or None."""
     given = call.get(0)
     proper = get_proper_type(given.type) if given is not None else None
     if isinstance(proper, Instance) and is_operator(proper):
@@ -156,10 +156,10 @@ def _limits(call: Call) -> tuple[int, int] | None:
 
 
 def check_rule(api: TypeChecker, survey: Survey, call: Call, context: Context) -> None:
-    """Report an operator of this module whose gradient nothing in it registers.
+    """Report an operator of this module that needs a gradient and has none.
 
-    The operator must be called by its own name: a function around it may be enough for
-    another module to register first.
+    Only an operator passed by its own name counts. A function around it may be meant
+    for a time when another module has registered the gradient.
     """
     given, expression = call.get(0), call.expression(0)
     record = None if given is None else recall(given.type)
@@ -180,20 +180,20 @@ def check_rule(api: TypeChecker, survey: Survey, call: Call, context: Context) -
 def _may_have_gradient(survey: Survey, node: Decorator | Var, record: Record) -> bool:
     if isinstance(node, Decorator):
         return survey.may_have_gradient(node.func)
-    # The full name of a variable within a function has no dots.
+    # The full name of a variable inside a function has no dots.
     values = survey.assigned(node.name) if "." in node.fullname else []
     is_here = any(record.name in defined_by(value) for value in values)
     return not is_here or survey.may_have_gradients()
 
 
-# ---- results of NumPy's functions and operators that NumPy's stubs do not know ----
-# The stubs give an ndarray or Any for an argument of any class. At run time the class
-# of the arguments decides, by NumPy's protocols (NEP 13 and 18). Several overloads fit
-# an ndarray whose elements are not known; mypy then has Any as the result.
+# ---- results of NumPy functions that NumPy's stubs do not know ----
+# The stubs return an ndarray or Any for arguments of any class. At runtime the class of
+# the arguments decides, through NumPy's protocols (NEP 13 and 18). For an ndarray with
+# unknown elements several overloads fit, and mypy then returns Any.
 
 
 _NDARRAY = "numpy.ndarray"
-# Functions that make an ndarray of whatever they get, or refuse it.
+# Functions that make an ndarray of any argument, or refuse it.
 _CONVERTING = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
 _ARITHMETIC = {
     f"{_NDARRAY}.__{name}__"
@@ -203,25 +203,25 @@ _Call: TypeAlias = FunctionContext | MethodContext
 
 
 def is_ufunc_call(fullname: str) -> bool:
-    """Whether a method is the call of a class of ufuncs in NumPy's stubs."""
+    """Return whether a method is `__call__` of a ufunc class in NumPy's stubs."""
     return fullname.startswith("numpy._typing._ufunc.") and fullname.endswith(
         ".__call__"
     )
 
 
 def is_numpy_function(fullname: str) -> bool:
-    """Whether a function is NumPy's, and answers with the class of its arguments."""
+    """Return whether a name is a NumPy function that keeps its arguments' class."""
     is_numpy = fullname.startswith("numpy.")
     return is_numpy and fullname.rpartition(".")[2] not in _CONVERTING
 
 
 def is_arithmetic(fullname: str) -> bool:
-    """Whether a method is an operator that computes with the elements of ndarrays."""
+    """Return whether a method is an arithmetic operator of ndarrays."""
     return fullname in _ARITHMETIC
 
 
 def result_of_arithmetic(context: MethodContext) -> Type:
-    """The result of an operator: an ndarray for two ndarrays."""
+    """Return the result type of arithmetic: an ndarray for two ndarrays."""
     default, array = context.default_return_type, get_proper_type(context.type)
     if not _is_any(default) or not isinstance(array, Instance):
         return default
@@ -232,7 +232,7 @@ def result_of_arithmetic(context: MethodContext) -> Type:
 
 
 def result_of_ufunc(context: _Call) -> Type:
-    """The result of a ufunc: an ndarray for ndarrays, else the class of an argument."""
+    """Return the result type of a ufunc: ndarray, or the class of an argument."""
     found = _arrays(context)
     others = [array for array in found if not _is_ndarray(array)]
     default = context.default_return_type
@@ -242,7 +242,7 @@ def result_of_ufunc(context: _Call) -> Type:
 
 
 def result_of_function(context: _Call) -> Type:
-    """The result of a function, of the class of an argument that is not an ndarray."""
+    """Return the result type of a NumPy function: the class of its argument."""
     others = [array for array in _arrays(context) if not _is_ndarray(array)]
     default = context.default_return_type
     return _of_class(others[0], default) if others else default
@@ -276,9 +276,9 @@ def _arrays(context: _Call) -> list[Type]:
 
 
 def _given(context: _Call) -> Iterator[Type]:
-    """Types of the arguments, and of the items of a list that is written out.
+    """Yield the types of the arguments, and of the items of a literal list.
 
-    mypy gives such a list the type that the stubs take.
+    mypy would give such a list the type that the stubs accept.
     """
     api = checker(context)
     for types, expressions in zip(context.arg_types, context.args, strict=True):
@@ -290,7 +290,7 @@ def _given(context: _Call) -> Iterator[Type]:
 
 
 def _arrays_in(given: Type) -> Iterator[Type]:
-    """The array of a type, or those within a list or tuple of them."""
+    """Yield the array types in a type: itself, or items of lists and tuples."""
     proper = get_proper_type(given)
     bound = proper.upper_bound if isinstance(proper, TypeVarType) else proper
     found = get_proper_type(bound)

@@ -1,6 +1,6 @@
 """NumPy's functions as operators, in the namespace ``np``.
 
-Imports only the public names of `customop`, and NumPy. Start with `elementwise`, the
+Imports only the public names of `customop`, and NumPy. Start with `ufuncs`, the
 simplest table; `rules` has what the tables share. A new function is an
 operator in the file of its theme, and a name in the table below.
 """
@@ -8,8 +8,8 @@ operator in the file of its theme, and a name in the table below.
 __all__ = ["MODULES"]
 
 # Module -> the NumPy functions that it registers. A module is imported when a traced or
-# fake array first meets one of them, or when operators are listed. ".at" is that method
-# of every ufunc.
+# fake array first meets one of them, or when operators are listed; `ufuncs` even makes its
+# operators one by one, see `ON_DEMAND` there. ".at" is that method of every ufunc.
 MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag diagonal diag"
     " diagflat trace",
@@ -23,21 +23,11 @@ MODULES: dict[str, str] = {
     "eigen": "linalg.eigh linalg.eigvalsh linalg.eig linalg.eigvals linalg.svd"
     " linalg.svdvals",
     "einsum": "einsum einsum_path",
-    "elements": "isclose allclose array_equal array_equiv isreal iscomplex isposinf isneginf"
+    "elementwise": "isclose allclose array_equal array_equiv isreal iscomplex isposinf isneginf"
     " can_cast common_type min_scalar_type lib.scimath.sqrt lib.scimath.log"
     " lib.scimath.log2 lib.scimath.log10 lib.scimath.arccos lib.scimath.arcsin"
     " lib.scimath.arctanh lib.scimath.logn lib.scimath.power sinc i0 angle"
-    " nan_to_num real_if_close",
-    "elementwise": "add subtract multiply divide negative positive square reciprocal sqrt cbrt"
-    " conjugate copysign ldexp nextafter heaviside power float_power remainder"
-    " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin absolute"
-    " fabs sign exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos"
-    " arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
-    " degrees modf frexp divmod round around floor ceil trunc fix rint signbit"
-    " isnan isinf isfinite isnat spacing bitwise_count equal not_equal less"
-    " less_equal greater greater_equal logical_and logical_or logical_xor"
-    " logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift"
-    " gcd lcm floor_divide",
+    " nan_to_num real_if_close round around fix modf frexp divmod",
     "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift convolve correlate",
@@ -53,8 +43,7 @@ MODULES: dict[str, str] = {
     " linalg.cross linalg.diagonal linalg.trace linalg.matrix_transpose",
     "places": "nonzero flatnonzero argwhere ravel_multi_index unravel_index ix_"
     " tril_indices_from triu_indices_from diag_indices_from packbits unpackbits"
-    " lib.stride_tricks.sliding_window_view copyto putmask place put fill_diagonal"
-    " put_along_axis .at .__setitem__",
+    " lib.stride_tricks.sliding_window_view",
     "polynomial": "polyval polyadd polysub polymul polydiv polyder polyint roots poly vander"
     " polyfit polynomial.polynomial.polyval2d polynomial.polynomial.polygrid2d"
     " polynomial.polynomial.polyvalnd",
@@ -73,4 +62,15 @@ MODULES: dict[str, str] = {
     "statistics": "cov corrcoef nansum nanprod nancumsum nancumprod nanmax nanmin nanargmax"
     " nanargmin nanmean nanvar nanstd var std count_nonzero ptp average",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
+    "ufuncs": "add subtract multiply divide negative positive square reciprocal sqrt cbrt"
+    " conjugate copysign ldexp nextafter heaviside power float_power remainder"
+    " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin absolute"
+    " fabs sign exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos"
+    " arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
+    " degrees floor ceil trunc rint signbit"
+    " isnan isinf isfinite isnat spacing bitwise_count equal not_equal less"
+    " less_equal greater greater_equal logical_and logical_or logical_xor"
+    " logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift"
+    " gcd lcm floor_divide",
+    "writers": "copyto putmask place put fill_diagonal put_along_axis .at .__setitem__",
 }

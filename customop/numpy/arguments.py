@@ -11,7 +11,7 @@ import inspect
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from customop import (
     ArgumentError,
     FakeArray,
+    ShapeError,
     SymFloat,
     SymInt,
     Tracer,
@@ -51,7 +52,7 @@ _BOUNDS = {int, type(None)}
 
 
 def plain(value: Any) -> Any:
-    """A number of the kind of a symbolic one; other values as they are."""
+    """Return a plain number of the kind of a symbolic one; other values as they are."""
     cls = class_of(value)
     return value if cls is type(value) else cls()
 
@@ -60,19 +61,19 @@ def plain(value: Any) -> Any:
 
 
 def is_one(n: Any) -> bool:
-    """Whether a size is certainly 1."""
+    """Return whether a size is certainly 1."""
     return n == 1 if type(n) is int else is_known(n, 1)
 
 
 def has_none(shape: Sequence[Any]) -> bool:
-    """Whether a shape certainly has no elements."""
+    """Return whether a shape certainly has no elements."""
     if _INT.issuperset(map(type, shape)):
         return 0 in shape
     return any(is_known(n, 0) for n in shape)
 
 
 def is_empty(shape: Sequence[Any]) -> bool:
-    """Whether a shape has no elements; one of a symbolic size of 0 is kept so."""
+    """Return whether a shape has no elements; a symbolic size of 0 is guarded."""
     return any(n == 0 if type(n) is int else n.hint == 0 and n == 0 for n in shape)
 
 
@@ -84,7 +85,7 @@ def need_elements(what: str, shape: Sequence[Any]) -> None:
 
 
 def is_below(n: Any, least: Any) -> bool:
-    """Whether a size is less than another one, certainly or where it was traced.
+    """Return whether a size is less than another one, certainly or where it was traced.
 
     To raise as NumPy does for the arrays at hand. Other sizes are not refused here: NumPy
     refuses them when the graph runs.
@@ -98,7 +99,7 @@ def is_below(n: Any, least: Any) -> bool:
 
 
 def fits_into(own: Any, n: Any) -> bool:
-    """Whether an axis of length `own` broadcasts to the length `n`.
+    """Return whether an axis of length `own` broadcasts to the length `n`.
 
     One that is not known is taken to be 1 if it was so where it was traced.
     """
@@ -111,7 +112,7 @@ def fits_into(own: Any, n: Any) -> bool:
 
 
 def are_equal(shapes: Iterable[Sequence[Any]]) -> bool:
-    """Whether shapes are equal; symbolic sizes are made so if they can be."""
+    """Return whether shapes are equal; symbolic sizes are made equal if possible."""
     first, *others = shapes
     return all(
         len(first) == len(shape) and all(a == b for a, b in zip(first, shape))  # noqa: B905  # of one length
@@ -123,22 +124,22 @@ def are_equal(shapes: Iterable[Sequence[Any]]) -> bool:
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """The smaller size."""
+    """Return the smaller size."""
     return min(a, b) if type(a) is int and type(b) is int else sizes.sym_min(a, b)
 
 
 def larger(a: Any, b: Any) -> Any:
-    """The larger size."""
+    """Return the larger size."""
     return max(a, b) if type(a) is int and type(b) is int else sizes.sym_max(a, b)
 
 
 def size_of(value: Any) -> Any:
-    """A size or index, as an int if it is not symbolic."""
+    """Return a size or index, as an int if it is not symbolic."""
     return value if isinstance(value, SymInt) else index(value)
 
 
 def whole(value: Any) -> Any:
-    """A size or axis, as `size_of`, for NumPy's own code in C: it takes no bools."""
+    """Return a size or axis for NumPy's own code in C, which takes no bools."""
     if isinstance(value, bool | np.bool_):
         raise ArgumentError(
             f"an integer is required, got {value!r}", do=f"write {int(value)}"
@@ -147,7 +148,7 @@ def whole(value: Any) -> Any:
 
 
 def array_of_sizes(value: Any) -> Any:
-    """Numbers in nested lists as an array; of objects if a symbolic size is among them.
+    """Convert nested lists of numbers to an array; of objects if a size is symbolic.
 
     NumPy itself would ask for the number that a symbolic size is.
     """
@@ -161,7 +162,7 @@ def array_of_sizes(value: Any) -> Any:
 
 
 def _flat(value: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """The numbers in nested lists of even lengths, and their shape."""
+    """Return the numbers in nested lists of even lengths, and their shape."""
     if not isinstance(value, list | tuple):
         return [value], ()
     parts = [_flat(item) for item in value]
@@ -170,7 +171,7 @@ def _flat(value: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def typical(values: Sequence[Any]) -> tuple[int, ...]:
-    """Sizes or strides as numbers, to compare them: what they were at tracing.
+    """Return sizes or strides as numbers, to compare them: those at tracing.
 
     The order of axes in memory is decided by these, since it changes no result.
     """
@@ -182,7 +183,7 @@ def typical(values: Sequence[Any]) -> tuple[int, ...]:
 def typical_pair(
     shape: Sequence[Any], new: Sequence[Any]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes of equally many elements as numbers of equally many elements."""
+    """Return two shapes of one size as numbers, which have one size too."""
     if _INT.issuperset(map(type, shape)) and _INT.issuperset(map(type, new)):
         return tuple(shape), tuple(new)
     first, second = typical(shape), typical(new)
@@ -196,14 +197,14 @@ def _at_tracing(shape: Sequence[Any]) -> tuple[int, ...]:
 
 
 def wide_to(x: Any, shape: Sequence[Any]) -> Any:
-    """As `numpy.broadcast_to`, also for a constant and a symbolic shape."""
+    """Broadcast an array as NumPy does, also a constant to a symbolic shape."""
     if type(x) is np.ndarray and sizes.is_symbolic(shape):
         return ops.np.broadcast_to(x, shape)
     return np.broadcast_to(x, shape)
 
 
 def with_size(x: Any, like: Any) -> Any:
-    """An array of the shape of another one, joined of parts of symbolic sizes.
+    """Return an array joined of parts in the known shape of another one.
 
     Their sum is ``max(n - 1, 0) + min(n, 1)``, which is known to be n.
     """
@@ -214,7 +215,7 @@ def with_size(x: Any, like: Any) -> Any:
 
 
 def sliced(entry: Sequence[Any], length: Any) -> tuple[Any, Any]:
-    """Length and step of the slice ``[start, stop, step]`` of an axis."""
+    """Return length and step of the slice ``[start, stop, step]`` of an axis."""
     start, stop, step = entry
     step = 1 if step is None else step
     if start is stop is None and type(step) is int and step == 1:
@@ -234,12 +235,12 @@ def sliced(entry: Sequence[Any], length: Any) -> tuple[Any, Any]:
 
 
 def _place(bound: Any, length: Any) -> Any:
-    """A bound counted from the front; it may lie outside."""
+    """Return a bound counted from the front; it may lie outside."""
     return bound if bound >= 0 else bound + length
 
 
 def span(low: Any, high: Any, length: Any) -> Any:
-    """How many places of an axis are from `low` to `high`, without the latter."""
+    """Count the places of an axis from `low` up to `high`, without it."""
     if not _is_certain(low >= 0):
         if same_size(high, length):
             return _not_negative(smaller(length - low, length))
@@ -273,14 +274,17 @@ SINCE_2_5: bool = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """Shape of an array, a number, or nested lists of them."""
+    """Return the shape of an array, a number, or nested lists of them."""
     return tuple(
         getattr(as_array(x) if isinstance(x, list | tuple) else x, "shape", ())
     )
 
 
 def as_array(value: Any) -> Any:
-    """An array unchanged; numbers and nested lists of arrays as an array."""
+    """Convert numbers and nested lists of arrays to an array; return arrays unchanged.
+
+    Return arrays unchanged.
+    """
     if hasattr(value, "shape"):
         return value
     if isinstance(value, SymInt | SymFloat):
@@ -291,7 +295,7 @@ def as_array(value: Any) -> Any:
 
 
 def _holds_array(value: Any) -> bool:
-    """Whether an array that is not NumPy's is among nested values, or a symbolic size."""
+    """Return whether nested values hold a symbolic size, or an array not of NumPy."""
     if isinstance(value, list | tuple):
         return any(_holds_array(v) for v in value)
     if isinstance(value, SymInt | SymFloat):
@@ -300,13 +304,13 @@ def _holds_array(value: Any) -> bool:
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:
-    """NumPy's dtype of an array whose own dtype may be of another library."""
+    """Return NumPy's dtype of an array whose own dtype may be of another library."""
     dtype = x.dtype
     return dtype if isinstance(dtype, np.dtype) else fake_like(x).dtype
 
 
 def value_of(x: Any) -> Any:
-    """The plain value of an array, or None where it is unknown.
+    """Return the plain value of an array, or None where it is unknown.
 
     An array without NumPy's protocols is given as one of NumPy.
     """
@@ -318,7 +322,7 @@ def value_of(x: Any) -> Any:
 
 
 def below_of(x: Any) -> Any:
-    """The array below all transforms, or None where its value is unknown.
+    """Return the array below all transforms, or None where its value is unknown.
 
     It is unknown under vmap, of fake arrays, and of arrays that are computed later.
     """
@@ -331,23 +335,44 @@ def below_of(x: Any) -> Any:
     return None if isinstance(x, FakeArray) or array_kind(x).is_lazy else x
 
 
+def is_plain(x: Any) -> bool:
+    """Return whether NumPy can read a value: it is known, and of NumPy."""
+    value = below_of(x)
+    return value is not None and (
+        isinstance(value, np.ndarray | np.generic) or not hasattr(value, "dtype")
+    )
+
+
 def is_inexact(x: Any) -> bool:
-    """Whether the elements are floating-point or complex numbers."""
+    """Return whether the elements are floating-point or complex numbers."""
     return dtype_of(x).kind in "fc"
 
 
 def unless_scalar(x: Any) -> Any:
-    """The array itself; of a scalar, which never changes, an array without axes."""
+    """Return an array; a scalar, which never changes, as an array without axes."""
     return np.copy(x) if getattr(x, "box_is_scalar", False) else x
 
 
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype that an argument names, also one of the classes `np.dtypes`."""
+    # ``np.dtype(np.dtypes.Float32DType)`` is that of objects.
+    is_class = isinstance(dtype, _DTYPE_CLASS)
+    return np.empty(0, dtype).dtype if is_class else np.dtype(dtype)
+
+
+_DTYPE_CLASS = type(np.dtype)
+
+
 def cast(x: Any, dtype: Any) -> Any:
-    """The array in a dtype; unchanged for None and for its own."""
+    """Cast an array to a dtype; return it unchanged for None and for its own."""
     return x if dtype is None or x.dtype == dtype else x.astype(dtype)
 
 
 def in_order(x: Any, order: Any) -> Any:
-    """The array with its axes in C or Fortran order in memory; unchanged for K and A."""
+    """Lay the axes of an array in C or Fortran order; return it unchanged for K and A.
+
+    Return it unchanged for K and A.
+    """
     if order not in ("C", "F") or len(x.shape) < 2:
         return x
     if order == "F":
@@ -356,7 +381,7 @@ def in_order(x: Any, order: Any) -> Any:
 
 
 def as_scalar(found: Any) -> Any:
-    """A result, which is a scalar where it has no axes.
+    """Return a result as a scalar if it has no axes.
 
     That is so for most of NumPy's functions, also where the operators that they are made
     of give arrays.
@@ -366,7 +391,7 @@ def as_scalar(found: Any) -> Any:
 
 
 def copied(x: Any, order: Any = "K") -> Any:
-    """A copy; of an array that is not NumPy's in its own order.
+    """Copy an array; one that is not NumPy's in its own order.
 
     np.copy computes arrays of other libraries, or moves them to NumPy.
     """
@@ -375,7 +400,7 @@ def copied(x: Any, order: Any = "K") -> Any:
 
 
 def in_c_order(x: Any) -> Any:
-    """An array in C order; one without such an order as it is."""
+    """Return an array in C order; one without such an order as it is."""
     flags = getattr(x, "flags", None)
     return x if flags is None or flags.c_contiguous else copied(x, "C")
 
@@ -384,14 +409,14 @@ def in_c_order(x: Any) -> Any:
 
 
 def as_ints(value: Any) -> tuple[int, ...]:
-    """A tuple of ints from one int or a sequence of them; symbolic sizes stay."""
+    """Return one int, or a sequence of ints, as a tuple; symbolic sizes stay."""
     if isinstance(value, list | tuple | range) or shape_of(value):
         return tuple(value)
     return (value,)
 
 
 def list_of_ints(value: Any) -> list[int]:
-    """As `as_ints`, for NumPy's own code in C: a list, without bools."""
+    """Return ints as a list for NumPy's own code in C, which takes no bools."""
     if type(value) is int:
         return [value]
     if type(value) is tuple and _INT.issuperset(map(type, value)):
@@ -400,7 +425,7 @@ def list_of_ints(value: Any) -> list[int]:
 
 
 def listed_axes(axis: Any) -> list[int] | None:
-    """An axis argument as a list; None stays."""
+    """Return an axis argument as a list; None stays."""
     if type(axis) is int:
         return [axis]
     if axis is None:
@@ -411,7 +436,7 @@ def listed_axes(axis: Any) -> list[int] | None:
 
 
 def int_axes(axis: Any) -> list[int] | None:
-    """As `listed_axes`, for NumPy's own loops: they take no lists, and no bools."""
+    """Return an axis argument as a list for NumPy's loops, which take no lists or bools."""
     if type(axis) is int:  # as usual
         return [axis]
     if axis is None:
@@ -420,7 +445,7 @@ def int_axes(axis: Any) -> list[int] | None:
 
 
 def reduced_axes(a: Any, axis: Any) -> list[int] | None:
-    """The axes of a reduction; 0 and -1 of an array without axes are none, as in NumPy."""
+    """Return the axes of a reduction; None for 0 and -1 of an array without axes."""
     if type(axis) is int:  # as usual
         return [axis] if axis not in _FIRST or shape_of(a) else None
     return None if _is_first_of_none(a, axis) else int_axes(axis)
@@ -430,7 +455,7 @@ _FIRST = frozenset((0, -1))
 
 
 def lined(a: Any, axis: Any) -> Any:
-    """An array without axes as one of one element, for the axes 0 and -1, as in NumPy."""
+    """Return an array without axes as one of one element, for the axes 0 and -1."""
     if type(axis) is bool:
         whole(axis)  # raises
     return np.reshape(a, (1,)) if _is_first_of_none(a, axis) else a
@@ -441,34 +466,34 @@ def _is_first_of_none(a: Any, axis: Any) -> bool:
 
 
 def as_axis(axes: Sequence[int] | None) -> tuple[int, ...] | None:
-    """A list of axes as NumPy takes it; None stays."""
+    """Return a list of axes as NumPy takes it; None stays."""
     return None if axes is None else tuple(axes)
 
 
 def counted(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Axes counted from the front. They are not checked."""
+    """Count axes from the front, without checking them."""
     return tuple([a if a >= 0 else a + rank for a in axes])
 
 
 def counted_axes(axis: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, checked; all axes for None."""
+    """Count axes from the front and check them; None means all axes."""
     return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
 
 
 def kept_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """The shape with length 1 along some axes."""
+    """Return the shape with length 1 along some axes."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
 def count_of(shape: Sequence[int], axis: Sequence[int] | None) -> int:
-    """Number of elements that are reduced to one."""
+    """Return the number of elements that are reduced to one."""
     if axis is None:
         return product(shape)
     return product([shape[i] for i in counted_axes(axis, len(shape))])
 
 
 def as_line(x: Any, axes: Sequence[int]) -> Any:
-    """The array with some axes joined into one, which comes last."""
+    """Join some axes of an array into one, which comes last."""
     rest = [i for i in range(x.ndim) if i not in axes]
     moved = np.transpose(x, (*rest, *axes))
     count = count_of(x.shape, axes)
@@ -478,14 +503,14 @@ def as_line(x: Any, axes: Sequence[int]) -> Any:
 def spread(
     value: Any, shape: tuple[int, ...], axis: Sequence[int] | None, keepdims: bool
 ) -> Any:
-    """A reduced value, broadcast to the shape before the reduction."""
+    """Broadcast a reduced value to the shape before the reduction."""
     return wide_to(kept(value, shape, axis, keepdims), shape)
 
 
 def kept(
     value: Any, shape: tuple[int, ...], axis: Sequence[int] | None, keepdims: bool
 ) -> Any:
-    """A reduced value in a shape that NumPy broadcasts to the one before the reduction."""
+    """Reshape a reduced value so that it broadcasts to the shape before."""
     if axis is None or keepdims:
         return value
     if isinstance(value, OF_NUMPY):  # a quarter of the time
@@ -501,7 +526,7 @@ OF_NUMPY = (np.ndarray, np.generic)
 
 
 def widened(g: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
-    """As `spread`; small arrays of NumPy are copied.
+    """Broadcast a reduced value; copy it for small arrays of NumPy.
 
     A copy takes a quarter of the time of np.broadcast_to (0.6 and 2.4 us, NumPy 2.4), and
     owns its memory.
@@ -517,12 +542,12 @@ def widened(g: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def is_set(keyword: Any) -> bool:
-    """Whether a keyword, such as keepdims, is given and true."""
+    """Return whether a keyword, such as keepdims, is given and true."""
     return keyword is not NO_VALUE and bool(keyword)
 
 
 def keeps_axes(keepdims: Any) -> bool:
-    """Whether a reduction keeps its axes; NumPy's own loops take an integer alone."""
+    """Return whether a reduction keeps its axes; NumPy's loops take only integers."""
     if type(keepdims) is bool:
         return keepdims
     return keepdims is not NO_VALUE and bool(operator.index(keepdims))
@@ -541,8 +566,66 @@ def only(function: str, **given: tuple[Any, ...]) -> None:
             )
 
 
+def numpy_refuses(
+    function: Callable[..., Any], *args: Any, do: str = "", **keywords: Any
+) -> None:
+    """Raise NumPy's own error for a call, if it has one.
+
+    NumPy gets an array of zeros without memory in the place of each traced or fake one.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy's function, whose message depends on its version.
+    *args, **keywords
+        The arguments of the call; arrays in lists are replaced too.
+    do : str
+        What to do instead. With it, a ValueError becomes a ShapeError and a TypeError an
+        ArgumentError, and they show the call.
+    """
+    given = [_stand_in(x) for x in args]
+    named = {name: _stand_in(x) for name, x in keywords.items()}
+    try:
+        function(*given, **named)
+    except (TypeError, ValueError) as error:
+        if not do or isinstance(error, np.exceptions.AxisError):
+            raise
+        kind = ShapeError if isinstance(error, ValueError) else ArgumentError
+        raise kind(str(error), _shown(function, given, named), do=do) from None
+
+
+def _stand_in(x: Any) -> Any:
+    """Return what NumPy's own code can look at in the place of a value."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_stand_in, x))
+    if isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
+        return sizes.typical(x) if isinstance(x, SymInt) else plain(x)
+    return np.broadcast_to(np.zeros((), dtype_of(x)), typical(x.shape))
+
+
+def _shown(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """Return a call as text, with dtypes and shapes of arrays."""
+    module = getattr(function, "__module__", None) or "numpy"
+    values = [
+        *map(_brief, args),
+        *[f"{name}={_brief(value)}" for name, value in named.items()],
+    ]
+    owner = getattr(function, "__self__", None)  # of the method of a ufunc
+    of = f".{owner.__name__}" if isinstance(owner, np.ufunc) else ""
+    name = f"np{module.removeprefix('numpy')}{of}.{function.__name__}"
+    return f"{name}({', '.join(values)})"
+
+
+def _brief(x: Any) -> str:
+    if type(x) in (list, tuple):
+        text = ", ".join(map(_brief, x))
+        comma = "," * (len(x) == 1)
+        return f"[{text}]" if type(x) is list else f"({text}{comma})"
+    return f"{x.dtype}{[*x.shape]}" if hasattr(x, "shape") else repr(x)
+
+
 def as_order(function: str, order: Any, *allowed: str | None) -> Any:
-    """An order in memory; NumPy takes small letters too. Raise for one not allowed."""
+    """Return an order in memory in capitals; raise for one that is not allowed."""
     if isinstance(order, str):
         order = order.upper()
     only(function, order=(order, *allowed))
@@ -568,7 +651,7 @@ _INSTEAD = {
 
 
 def _short(value: Any) -> str:
-    """A value as messages show it."""
+    """Return a value as messages show it."""
     shape = getattr(value, "shape", None)
     return f"{type(value).__name__} of shape {shape}" if shape else repr(value)
 
@@ -582,5 +665,8 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 
 def _is_library(module: Any) -> bool:
-    """Whether a module belongs to NumPy or this package, whose new code has no name."""
+    """Return whether a module is of NumPy or this package; generated code has no name.
+
+    Generated code has no name.
+    """
     return module is None or module.partition(".")[0] in ("customop", "numpy")

@@ -23,13 +23,14 @@ from customop import (
 )
 from customop.numpy.arguments import (
     array_of_sizes,
+    as_dtype,
     as_order,
     copied,
-    counted,
     dtype_of,
     in_order,
-    is_symbolic,
+    is_plain,
     larger,
+    numpy_refuses,
     only,
     same_shape,
     shape_of,
@@ -39,7 +40,6 @@ from customop.numpy.arguments import (
     wide_to,
 )
 from customop.numpy.create import full_like
-from customop.numpy.elements import is_plain
 from customop.numpy.index_operators import numbers, scattered
 from customop.numpy.matrices import column
 from customop.numpy.reductions import sum_
@@ -51,302 +51,35 @@ from customop.numpy.rules import (
     in_order_of,
     is_complex,
     keep_order,
+    linear,
     numpy_operator,
     packed_like,
+    past_rows,
+    read_only,
     register_linear,
     register_linear_jvp,
     view_of,
+    with_count,
 )
-
-# ---- diagonals ----
-
-
-_diagonal = numpy_operator(
-    "diagonal",
-    "(Array(a) x, int offset, int axis1, int axis2) -> Array(a)",
-    lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
-)
-
-
-def _pair(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
-    """Two axes, counted from the front."""
-    first, second = (normalize_axis_index(axis, ndim) for axis in (axis1, axis2))
-    if first == second:
-        raise ValueError("axis1 and axis2 cannot be the same")
-    return first, second
-
-
-def _count(rows: Any, columns: Any, offset: int) -> Any:
-    """Length of a diagonal of a matrix."""
-    return larger(smaller(rows - max(-offset, 0), columns - max(offset, 0)), 0)
-
-
-@_diagonal.register_fake
-def _view(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
-    axis1, axis2 = _pair(len(x.shape), axis1, axis2)
-    kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
-    count = _count(x.shape[axis1], x.shape[axis2], offset)
-    step = x.strides[axis1] + x.strides[axis2]
-    shape = [*[x.shape[i] for i in kept], count]
-    return view_of(x, shape, [*[x.strides[i] for i in kept], step])
-
-
-@_diagonal.register_vmap
-def _(info: Any, in_dims: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    axis1, axis2 = _pair(x.ndim - 1, axis1, axis2)
-    return _diagonal(batch_first(x, in_dims[0]), offset, axis1 + 1, axis2 + 1), 0
-
-
-@_diagonal.register(write_back)
-def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    raise ValueError("assignment destination is read-only")
-
-
-def _check_lengths(x: Any, axis1: int, axis2: int) -> None:
-    """Raise unless two axes have one length: np.einsum may then read other memory."""
-    if x.shape[axis1] != x.shape[axis2]:
-        raise ShapeError(
-            f"the axes {axis1} and {axis2} have the lengths {x.shape[axis1]} and"
-            f" {x.shape[axis2]}, and must have one",
-            do="use np.diagonal",
-        )
-
-
-def _whole_diagonal(x: Any, axis1: int, axis2: int) -> Any:
-    """The diagonal of two axes, as a view that can be written: np.einsum gives it."""
-    _check_lengths(x, axis1, axis2)
-    axes = list(range(x.ndim))
-    axes[axis2] = axis1
-    return np.einsum(
-        x, axes, [a for a in range(x.ndim) if a not in (axis1, axis2)] + [axis1]
-    )
-
-
-# Unlike that of np.diagonal, this view can be written.
-writable_diagonal: Operator[..., Any] = numpy_operator(
-    "writable_diagonal",
-    "(Array(a) x, int axis1, int axis2) -> Array(a)",
-    _whole_diagonal,
-)
-
-
-@writable_diagonal.register_fake
-def _(x: Any, axis1: int, axis2: int) -> FakeArray:
-    _check_lengths(x, axis1, axis2)
-    return _view(x, 0, axis1, axis2)
-
-
-@writable_diagonal.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axis1: int, axis2: int) -> Any:
-    return writable_diagonal(batch_first(x, in_dims[0]), axis1 + 1, axis2 + 1), 0
-
-
-@writable_diagonal.register(write_back)
-def _(new: Any, x: Any, axis1: int, axis2: int) -> Any:
-    whole = np.copy(x)
-    places = numbers(0, x.shape[axis1], x)
-    np.moveaxis(whole, (axis1, axis2), (-2, -1))[..., places, places] = new
-    return whole
-
-
-def _placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
-    _check_placed(g, shape, offset, axis1, axis2)
-    axis1, axis2 = _pair(len(shape), axis1, axis2)
-    rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
-    count = g.shape[-1]
-    starts = max(-offset, 0), max(offset, 0)
-    places = [*[None] * len(rest), *[np.arange(i, i + count) for i in starts]]
-    lengths = [*rest, shape[axis1], shape[axis2]]
-    whole = scattered(g, lengths, places, len(rest))
-    return np.moveaxis(whole, (-2, -1), (axis1, axis2))
-
-
-def _check_placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> None:
-    axis1, axis2 = _pair(len(shape), axis1, axis2)
-    expected = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
-    expected.append(_count(shape[axis1], shape[axis2], offset))
-    if not same_shape(g.shape, expected) and tuple(g.shape) != tuple(expected):
-        raise ShapeError(
-            f"np::undiagonal: g has the shape {tuple(g.shape)}, the diagonals"
-            f" {tuple(expected)}",
-            do="broadcast g to the shape of the diagonals",
-        )
-
-
-def _quick_placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
-    zeros, view = _zeros(shape, g.dtype, offset, axis1, axis2)
-    if view.shape != g.shape:
-        _check_placed(g, shape, offset, axis1, axis2)
-    view[...] = g
-    return zeros
-
-
-def _zeros(shape: Any, dtype: Any, offset: int, axis1: int, axis2: int) -> Any:
-    """An array of NumPy, and its diagonal as a view that can be written."""
-    zeros = np.zeros(shape, dtype)
-    view = zeros.diagonal(offset, axis1, axis2)
-    view.setflags(write=True)
-    return zeros, view
-
-
-def _placed_on_gpu(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
-    _check_placed(g, shape, offset, axis1, axis2)
-    zeros = np.zeros_like(g, shape=tuple(shape), order="C")
-    zeros.diagonal(offset, axis1, axis2)[...] = g  # CuPy's view can be written
-    return zeros
-
-
-# The transpose of `np::diagonal`: zeros with `g` on the diagonals.
-_undiagonal: Operator[..., Any] = numpy_operator(
-    "undiagonal",
-    "(Array g, int[] shape, int offset, int axis1, int axis2) -> Array",
-    _placed,
-)
-_undiagonal.register_kernel("cpu", _quick_placed)
-_undiagonal.register_kernel("cuda", _placed_on_gpu)
-
-
-@_undiagonal.register_fake
-def _(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
-    _check_placed(g, shape, offset, axis1, axis2)
-    return FakeArray(shape, g.dtype, device=device_of(g))
-
-
-@_undiagonal.register_vmap
-def _(
-    info: Any, in_dims: Any, g: Any, shape: Any, offset: int, axis1: int, axis2: int
-) -> Any:
-    axis1, axis2 = _pair(len(shape), axis1, axis2)
-    first, wide = batch_first(g, in_dims[0]), [info.batch_size, *shape]
-    return _undiagonal.run(first, wide, offset, axis1 + 1, axis2 + 1), 0
-
-
-register_linear(_diagonal, lambda g, shape, *at: _undiagonal.run(g, [*shape], *at))
-register_linear(_undiagonal, lambda g, own, shape, *at: _diagonal.run(g, *at))
-register_linear(
-    writable_diagonal,
-    lambda g, shape, axis1, axis2: _undiagonal.run(g, [*shape], 0, axis1, axis2),
-)
-
-
-@register_numpy_function(np.diagonal)
-def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return _diagonal(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
-
-
-@register_numpy_function(np.diag)
-def _(v: Any, k: int = 0) -> Any:
-    if v.ndim == 2:
-        return np.diagonal(v, k)
-    if v.ndim != 1:
-        raise ShapeError(
-            "Input must be 1- or 2-d.",
-            f"np.diag of an array of shape {tuple(v.shape)}",
-            do="use np.diagonal" if v.ndim else "use np.atleast_1d(x) first",
-        )
-    k, size = as_int(k), v.shape[0] + abs(k)
-    return _undiagonal.run(v, [size, size], k, 0, 1)
-
-
-register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))
-
-
-# ---- trace ----
-
-
-_trace = numpy_operator(
-    "trace",
-    "(Array x, int offset, int axis1, int axis2) -> Array",
-    lambda x, offset, axis1, axis2: np.sum(
-        np.diagonal(x, offset, axis1, axis2), axis=-1
-    ),
-)
-_trace.register_kernel(
-    "cpu", lambda x, offset, axis1, axis2: x.trace(offset, axis1, axis2)
-)
-
-
-@_trace.register_fake
-def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
-    return sum_(_view(x, offset, axis1, axis2), [-1])
-
-
-@_trace.register_vmap
-def _(info: Any, in_dims: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    axis1, axis2 = _pair(x.ndim - 1, axis1, axis2)
-    return _trace(batch_first(x, in_dims[0]), offset, axis1 + 1, axis2 + 1), 0
-
-
-def _untraced(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
-    """Zeros with each element of `g` all along its diagonal."""
-    if isinstance(g, np.ndarray | np.generic) and not is_symbolic(shape):
-        zeros, view = _zeros(shape, g.dtype, offset, axis1, axis2)
-        view[...] = column(g)
-        return zeros
-    axis1, axis2 = _pair(len(shape), axis1, axis2)
-    count = _count(shape[axis1], shape[axis2], offset)
-    wide = wide_to(column(g), (*g.shape, count))
-    return _undiagonal.run(wide, [*shape], offset, axis1, axis2)
-
-
-register_linear(_trace, _untraced)
-
-
-@register_numpy_function(np.trace)
-def _(
-    a: Any,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: Any = None,
-    out: None = None,
-) -> Any:
-    if dtype is None:
-        return _trace.run(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
-    return np.sum(np.diagonal(a, offset, axis1, axis2), -1, dtype)
-
-
-# Flip, roll, tril, copy, astype, real.
-
 
 # ---- flip and roll ----
 
-_flip = numpy_operator(
-    "flip",
-    "(Array(a) x, int[] axis) -> Array(a)",
-    lambda x, axis: np.flip(x, tuple(axis)),
-)
 
-
-def _quick_flip(x: Any, axis: Sequence[int]) -> Any:
-    """As `numpy.flip`, along one axis in half of its time."""
-    if len(axis) != 1 or not -x.ndim <= axis[0] < x.ndim:
-        return np.flip(x, tuple(axis))
-    return x[(*(slice(None),) * (axis[0] % x.ndim), slice(None, None, -1))]
-
-
-_flip.register_kernel("cpu", _quick_flip)
-
-
-@_flip.register_fake
-def _(x: Any, axis: Any) -> FakeArray:
+def _flipped_view(x: Any, axis: Any) -> FakeArray:
     axes = normalize_axis_tuple(axis, x.ndim)
     strides = [-s if i in axes else s for i, s in enumerate(x.strides)]
     return view_of(x, x.shape, strides)
 
 
-@_flip.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
-    axes = counted(axis, x.ndim - 1)
-    return _flip(batch_first(x, in_dims[0]), [a + 1 for a in axes]), 0
-
-
-@_flip.register(write_back)
-def _(new: Any, x: Any, axis: Any) -> Any:
-    return np.flip(new, tuple(axis))
-
-
-register_linear(_flip, lambda g, shape, axis: _flip.run(g, axis))
+_flip: Operator[..., Any] = linear(
+    "flip",
+    "(Array(a) x, int[] axis) -> Array(a)",
+    lambda x, axis: np.flip(x, tuple(axis)),
+    fake=_flipped_view,
+    transpose=lambda g, shape, axis: _flip.run(g, axis),
+    rows={"axis": past_rows},
+    is_rearrangement=True,
+)
 
 
 @register_numpy_function(np.flip)
@@ -360,11 +93,7 @@ def _(m: Any, axis: Any = None) -> Any:
 def _flipper(name: str, axis: int) -> Callable[[Any], Any]:
     def flip(m: Any) -> Any:
         if m.ndim <= axis:
-            raise ShapeError(
-                f"Input must be >= {axis + 1}-d.",
-                f"np.{name} of an array of shape {tuple(m.shape)}",
-                do="use np.flip",
-            )
+            numpy_refuses(getattr(np, name), m, do="use np.flip")
         return _flip.run(m, [axis])
 
     return flip
@@ -385,43 +114,18 @@ def _(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     return np.flip(np.swapaxes(m, first, second), second)
 
 
-_roll = numpy_operator(
-    "roll",
-    "(Array x, int[] shift, int[] axis) -> Array",
-    lambda x, shift, axis: np.roll(x, tuple(shift), tuple(axis)),
-)
-
-
-def _quick_roll(x: Any, shift: Sequence[int], axis: Sequence[int]) -> Any:
-    """As `numpy.roll`, along one axis in a third of its time."""
-    if len(shift) != 1 or len(axis) != 1 or not -x.ndim <= axis[0] < x.ndim:
-        return np.roll(x, tuple(shift), tuple(axis))
-    before = (slice(None),) * (axis[0] % x.ndim)
-    length = x.shape[axis[0]]
-    step = shift[0] % length if length else 0
-    out = np.empty_like(x)
-    out[(*before, slice(step, None))] = x[(*before, slice(None, length - step))]
-    out[(*before, slice(None, step))] = x[(*before, slice(length - step, None))]
-    return out
-
-
-_roll.register_kernel("cpu", _quick_roll)
-
-
-@_roll.register_fake
-def _(x: Any, shift: Any, axis: Any) -> FakeArray:
+def _like_rolled(x: Any, shift: Any, axis: Any) -> FakeArray:
     normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
     return fake_like(x)
 
 
-@_roll.register_vmap
-def _(info: Any, in_dims: Any, x: Any, shift: Any, axis: Any) -> Any:
-    axes = counted(axis, x.ndim - 1)
-    return _roll(batch_first(x, in_dims[0]), shift, [a + 1 for a in axes]), 0
-
-
-register_linear(
-    _roll, lambda g, shape, shift, axis: _roll.run(g, [-s for s in shift], axis)
+_roll: Operator[..., Any] = linear(
+    "roll",
+    "(Array x, int[] shift, int[] axis) -> Array",
+    lambda x, shift, axis: np.roll(x, tuple(shift), tuple(axis)),
+    fake=_like_rolled,
+    transpose=lambda g, shape, shift, axis: _roll.run(g, [-s for s in shift], axis),
+    rows={"axis": past_rows},
 )
 
 
@@ -448,10 +152,7 @@ def _rolled(a: Any, shift: Any, axis: Any) -> Any:
         return _roll.run(a, shift, [*axes])
     pairs = np.broadcast(array_of_sizes(value_of(shift)), np.asarray(axes))
     if pairs.ndim > 1:
-        raise ShapeError(
-            "'shift' and 'axis' should be scalars or 1D sequences",
-            do="give ints or lists",
-        )
+        numpy_refuses(np.roll, a, shift, axis, do="give ints or lists")
     moves = [(size_of(s), int(i)) for s, i in pairs]
     return _roll(a, [s for s, _ in moves], [i for _, i in moves])
 
@@ -478,23 +179,29 @@ _INT = {int}
 def _triangle(name: str) -> None:
     """Make ``np.tril`` or ``np.triu`` of the last two axes."""
     function = getattr(np, name)
-    op = numpy_operator(
-        name,
-        "(Array x, int k=0) -> Array",
-        lambda x, k: function(x, k),
-    )
 
     def check(rank: int) -> None:
         if not rank:
             raise ShapeError(f"np.{name} of an array without axes", do="use x itself")
 
-    @op.register_fake
-    def _(x: Any, k: int) -> FakeArray:
+    def fake(x: Any, k: int) -> FakeArray:
         check(x.ndim)
         # NumPy repeats one axis as the rows of a square.
         shape = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
         mask = FakeArray(shape, np.bool_, device=device_of(x))
         return keep_order((mask, x), x.dtype)
+
+    def transpose(g: Any, shape: Any, k: int) -> Any:
+        masked = function(g, k)
+        return masked if len(shape) > 1 else np.sum(masked, axis=0)
+
+    op = linear(
+        name,
+        "(Array x, int k=0) -> Array",
+        lambda x, k: function(x, k),
+        fake=fake,
+        transpose=transpose,
+    )
 
     @op.register_vmap
     def _(info: Any, in_dims: Any, x: Any, k: int) -> Any:
@@ -505,11 +212,6 @@ def _triangle(name: str) -> None:
             first = np.broadcast_to(first[:, None], (rows, length, length))
         return op(first, k), 0
 
-    def pull(g: Any, shape: Any, k: int) -> Any:
-        masked = function(g, k)
-        return masked if len(shape) > 1 else np.sum(masked, axis=0)
-
-    register_linear(op, pull)
     register_numpy_function(function, lambda m, k=0: op(m, k))
 
 
@@ -584,13 +286,13 @@ def _(
     only("astype", subok=(subok, True, False), device=(device, None))
     if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise ArgumentError(
-            f"cannot cast an array from {x.dtype} to {np.dtype(dtype)} (casting="
+            f"cannot cast an array from {x.dtype} to {as_dtype(dtype)} (casting="
             f"{casting!r})",
             do="use casting='unsafe'",
         )
-    if not copy and x.dtype == np.dtype(dtype):
+    if not copy and x.dtype == as_dtype(dtype):
         return in_order(x, order)
-    dtype = np.dtype(dtype) if isinstance(dtype, type) else dtype
+    dtype = as_dtype(dtype) if isinstance(dtype, type) else dtype
     known = isinstance(dtype, np.dtype)
     found = in_order(_astype.run(x, dtype) if known else _astype(x, dtype), order)
     is_scalar = type(found) is np.ndarray and getattr(x, "box_is_scalar", False)
@@ -705,3 +407,193 @@ def _check_complex(name: str, x: Any) -> None:
 
 _component("real", 1.0)
 _component("imag", -1.0j)
+
+
+# ---- diagonals ----
+
+
+def _pair(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
+    """Count two axes from the front; raise if they are the same."""
+    first, second = (normalize_axis_index(axis, ndim) for axis in (axis1, axis2))
+    if first == second:
+        np.diagonal(np.zeros((1, 1)), 0, 0, 0)  # NumPy's error
+    return first, second
+
+
+def _count(rows: Any, columns: Any, offset: int) -> Any:
+    """Return the length of a diagonal of a matrix."""
+    return larger(smaller(rows - max(-offset, 0), columns - max(offset, 0)), 0)
+
+
+def _view(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
+    axis1, axis2 = _pair(len(x.shape), axis1, axis2)
+    kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
+    count = _count(x.shape[axis1], x.shape[axis2], offset)
+    step = x.strides[axis1] + x.strides[axis2]
+    shape = [*[x.shape[i] for i in kept], count]
+    return view_of(x, shape, [*[x.strides[i] for i in kept], step])
+
+
+_BOTH_AXES = {"axis1": past_rows, "axis2": past_rows}
+
+_diagonal: Operator[..., Any] = linear(
+    "diagonal",
+    "(Array(a) x, int offset, int axis1, int axis2) -> Array(a)",
+    lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
+    fake=_view,
+    transpose=lambda g, shape, *at: _undiagonal.run(g, [*shape], *at),
+    rows=_BOTH_AXES,
+)
+_diagonal.register(write_back, read_only)
+
+
+def _check_lengths(x: Any, axis1: int, axis2: int) -> None:
+    """Raise unless two axes have one length: np.einsum may then read other memory."""
+    if x.shape[axis1] != x.shape[axis2]:
+        raise ShapeError(
+            f"the axes {axis1} and {axis2} have the lengths {x.shape[axis1]} and"
+            f" {x.shape[axis2]}, and must have one",
+            do="use np.diagonal",
+        )
+
+
+def _whole_diagonal(x: Any, axis1: int, axis2: int) -> Any:
+    """Return the diagonal of two axes as a view that can be written, by np.einsum."""
+    _check_lengths(x, axis1, axis2)
+    axes = list(range(x.ndim))
+    axes[axis2] = axis1
+    return np.einsum(
+        x, axes, [a for a in range(x.ndim) if a not in (axis1, axis2)] + [axis1]
+    )
+
+
+def _whole_view(x: Any, axis1: int, axis2: int) -> FakeArray:
+    _check_lengths(x, axis1, axis2)
+    return _view(x, 0, axis1, axis2)
+
+
+# Unlike that of np.diagonal, this view can be written.
+writable_diagonal: Operator[..., Any] = linear(
+    "writable_diagonal",
+    "(Array(a) x, int axis1, int axis2) -> Array(a)",
+    _whole_diagonal,
+    fake=_whole_view,
+    transpose=lambda g, shape, *axes: _undiagonal.run(g, [*shape], 0, *axes),
+    rows=_BOTH_AXES,
+)
+
+
+@writable_diagonal.register(write_back)
+def _(new: Any, x: Any, axis1: int, axis2: int) -> Any:
+    whole = np.copy(x)
+    places = numbers(0, x.shape[axis1], x)
+    np.moveaxis(whole, (axis1, axis2), (-2, -1))[..., places, places] = new
+    return whole
+
+
+def _placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
+    _check_placed(g, shape, offset, axis1, axis2)
+    axis1, axis2 = _pair(len(shape), axis1, axis2)
+    rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
+    count = g.shape[-1]
+    starts = max(-offset, 0), max(offset, 0)
+    places = [*[None] * len(rest), *[np.arange(i, i + count) for i in starts]]
+    lengths = [*rest, shape[axis1], shape[axis2]]
+    whole = scattered(g, lengths, places, len(rest))
+    return np.moveaxis(whole, (-2, -1), (axis1, axis2))
+
+
+def _check_placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> None:
+    axis1, axis2 = _pair(len(shape), axis1, axis2)
+    expected = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
+    expected.append(_count(shape[axis1], shape[axis2], offset))
+    if not same_shape(g.shape, expected) and tuple(g.shape) != tuple(expected):
+        raise ShapeError(
+            f"np::undiagonal: g has the shape {tuple(g.shape)}, the diagonals"
+            f" {tuple(expected)}",
+            do="broadcast g to the shape of the diagonals",
+        )
+
+
+def _written(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
+    """Do the same by writing `g` into zeros."""
+    zeros = np.zeros_like(g, shape=tuple(shape), order="C")
+    view = zeros.diagonal(offset, axis1, axis2)
+    if view.shape != g.shape:
+        _check_placed(g, shape, offset, axis1, axis2)
+    if isinstance(view, np.ndarray):  # CuPy's view can be written
+        view.setflags(write=True)
+    view[...] = g
+    return zeros
+
+
+def _fake_placed(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
+    _check_placed(g, shape, offset, axis1, axis2)
+    return FakeArray(shape, g.dtype, device=device_of(g))
+
+
+# The transpose of `np::diagonal`: zeros with `g` on the diagonals.
+_undiagonal: Operator[..., Any] = linear(
+    "undiagonal",
+    "(Array g, int[] shape, int offset, int axis1, int axis2) -> Array",
+    _placed,
+    fake=_fake_placed,
+    transpose=lambda g, own, shape, *at: _diagonal.run(g, *at),
+    rows={"shape": with_count, **_BOTH_AXES},
+)
+_undiagonal.register_kernel(["cpu", "cuda"], _written)
+
+
+@register_numpy_function(np.diagonal)
+def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return _diagonal(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
+
+
+@register_numpy_function(np.diag)
+def _(v: Any, k: int = 0) -> Any:
+    if v.ndim == 2:
+        return np.diagonal(v, k)
+    if v.ndim != 1:
+        instead = "use np.diagonal" if v.ndim else "use np.atleast_1d(x) first"
+        numpy_refuses(np.diag, v, do=instead)
+    k, size = as_int(k), v.shape[0] + abs(k)
+    return _undiagonal.run(v, [size, size], k, 0, 1)
+
+
+register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))
+
+
+# ---- trace ----
+
+
+def _untraced(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
+    """Return zeros with each element of `g` all along its diagonal."""
+    axis1, axis2 = _pair(len(shape), axis1, axis2)
+    count = _count(shape[axis1], shape[axis2], offset)
+    wide = wide_to(column(g), (*g.shape, count))
+    return _undiagonal.run(wide, [*shape], offset, axis1, axis2)
+
+
+_trace = linear(
+    "trace",
+    "(Array x, int offset, int axis1, int axis2) -> Array",
+    lambda x, *at: np.sum(np.diagonal(x, *at), axis=-1),
+    cpu=lambda x, *at: x.trace(*at),
+    fake=lambda x, *at: sum_(_view(x, *at), [-1]),
+    transpose=_untraced,
+    rows=_BOTH_AXES,
+)
+
+
+@register_numpy_function(np.trace)
+def _(
+    a: Any,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: None = None,
+) -> Any:
+    if dtype is None:
+        return _trace.run(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
+    return np.sum(np.diagonal(a, offset, axis1, axis2), -1, dtype)

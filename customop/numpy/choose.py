@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
-    ArgumentError,
     DataDependentError,
     FakeArray,
     Operator,
@@ -29,6 +28,7 @@ from customop.numpy.arguments import (
     in_order,
     is_inexact,
     is_known,
+    numpy_refuses,
     plain,
     product,
     refuse,
@@ -79,7 +79,7 @@ _NOT_GIVEN: Any = object()
 
 
 def _operand(value: Any) -> Any:
-    """A number unchanged, since it adapts to the dtype of the arrays; else an array."""
+    """Convert a value to an array; numbers stay, since they adapt to other dtypes."""
     return value if isinstance(value, NUMBERS) else as_array(value)
 
 
@@ -88,29 +88,19 @@ def _where_of(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> An
     if x is _NOT_GIVEN and y is _NOT_GIVEN:
         return np.nonzero(condition)
     if x is _NOT_GIVEN or y is _NOT_GIVEN:
-        raise ShapeError(
-            "either both or neither of x and y should be given",
-            do="write np.where(condition, x, y)",
-        )
+        numpy_refuses(np.where, True, 1, do="write np.where(condition, x, y)")
     return _where(as_array(condition), _operand(x), _operand(y))
 
 
 @register_numpy_function(np.select)
 def _(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     if len(condlist) != len(choicelist) or not len(condlist):
-        raise ShapeError(
-            "list of cases must be same length as list of conditions, and not empty",
-            f"np.select: {len(condlist)} conditions, {len(choicelist)} choices",
-            do="give a choice for each condition",
+        numpy_refuses(
+            np.select, condlist, choicelist, do="give a choice for each condition"
         )
     conditions = [as_array(c) for c in condlist]
-    for i, condition in enumerate(conditions):
-        if dtype_of(condition) != np.bool_:
-            raise ArgumentError(
-                f"invalid entry {i} in condlist: should be boolean ndarray",
-                f"np.select: it is an array of {condition.dtype}",
-                do="compare: x > 0",
-            )
+    if any(dtype_of(condition) != np.bool_ for condition in conditions):
+        numpy_refuses(np.select, conditions, choicelist, do="compare: x > 0")
     # One dtype for all: of int16 and uint16 alone it would be int32.
     values = [_operand(v) for v in (*choicelist, default)]
     dtype = np.result_type(*map(plain, values))
@@ -136,11 +126,7 @@ def _(
     elif a_min is _NOT_GIVEN or a_max is _NOT_GIVEN:
         raise TypeError("np.clip: give both a_min and a_max, or min= and max=")
     elif min is not _NOT_GIVEN or max is not _NOT_GIVEN:
-        raise ShapeError(
-            "Passing `min` or `max` keyword argument when `a_min` and `a_max` are"
-            " provided is forbidden.",
-            do="write np.clip(x, low, high)",
-        )
+        numpy_refuses(np.clip, 0, 0, 0, min=0, do="write np.clip(x, low, high)")
     a = as_array(a)
     if keywords:
         return _clipped(a, a_min, a_max, **keywords)
@@ -160,7 +146,7 @@ def _(
 
 
 def _clipped(a: Any, low: Any, high: Any, *, where: Any = True, **keywords: Any) -> Any:
-    """np.clip with the keywords of ufuncs, which take one bound after the other."""
+    """Clip with the keywords of ufuncs, one bound after the other."""
     refuse("clip", where=where)
     if low is not None:
         a = np.maximum(a, low, **keywords)
@@ -177,7 +163,7 @@ def _bound(value: Any) -> Any:
 
 
 def _operands(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
-    """The bounds; None in place of a Python int that integers cannot pass."""
+    """Return the bounds, with None for a Python int that integers cannot pass."""
     if type(low) in _REAL and type(high) in _REAL and dtype.kind not in "iu":
         return low, high
     if dtype.kind in "iu":
@@ -189,9 +175,6 @@ def _operands(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
 
 def _given(bound: Any) -> Any:
     return None if bound is None else _operand(bound)
-
-
-# Apply_along_axis, piecewise.
 
 
 # ---- functions of rows ----
@@ -206,9 +189,11 @@ def _(
     rows = np.moveaxis(arr, axis, -1)
     outer = tuple(rows.shape[:-1])
     if has_none(outer):
-        raise ShapeError(
-            "Cannot apply_along_axis when any iteration dimensions are 0",
-            f"np.apply_along_axis: the shape is {tuple(arr.shape)}, the axis {axis}",
+        numpy_refuses(
+            np.apply_along_axis,
+            func1d,
+            axis,
+            arr,
             do="handle arrays without elements before the call",
         )
     if any(type(n) is not int for n in outer):
@@ -224,7 +209,7 @@ def _(
 
 
 def _batched(fn: Callable[[Any], Any], axis: int, rows: Any) -> Any:
-    """The results of all rows at once: their number is not known."""
+    """Call a function on all rows at once, since their number is not known."""
     outer = tuple(rows.shape[:-1])
     line = np.reshape(rows, (product(outer), rows.shape[-1]))
     found = in_order(vmap(lambda row: as_array(fn(row)))(line), "C")
@@ -265,11 +250,11 @@ def _(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> 
             is_any = np.logical_or(is_any, condition)
         conditions.append(np.logical_not(is_any))
     if len(conditions) != len(funclist):
-        count = len(conditions)
-        raise ShapeError(
-            f"with {count} condition(s), either {count} or {count + 1} functions are"
-            " expected",
-            f"np.piecewise: {len(funclist)} functions",
+        numpy_refuses(
+            np.piecewise,
+            x,
+            condlist,
+            funclist,
             do="give a function for each condition, and one for the rest",
         )
     y = np.zeros_like(x)
@@ -279,7 +264,7 @@ def _(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> 
 
 
 def _conditions(x: Any, condlist: Any) -> list[Any]:
-    """The masks of the parts."""
+    """Return the masks of the parts."""
     is_one = _is_scalar(condlist)
     if not is_one:
         first = condlist[0]
@@ -300,7 +285,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
-    """The array with a part computed by a function, or set to a value."""
+    """Fill one part of an array by a function, or with a value."""
     if not callable(fn):
         return _with_value(y, mask, fn)
     known = value_of(mask)
@@ -318,7 +303,7 @@ def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
 
 
 def _with_value(y: Any, mask: Any, value: Any) -> Any:
-    """The array after ``y[mask] = value``."""
+    """Return the array after ``y[mask] = value``."""
     rank = len(mask.shape)
     if shape_of(value) or not are_equal([y.shape[:rank], mask.shape]):
         y[mask] = value  # or NumPy's error
@@ -329,7 +314,7 @@ def _with_value(y: Any, mask: Any, value: Any) -> Any:
 
 
 def _value_in(value: Any, dtype: Any) -> Any:
-    """A value as it is when it is written into an array of a dtype."""
+    """Return a value as it is when it is written into an array of a dtype."""
     if hasattr(value, "dtype"):
         return cast(value, dtype)
     written = np.zeros((), dtype)
@@ -341,12 +326,9 @@ def _value_in(value: Any, dtype: Any) -> Any:
 
 
 def _numbered(x: Any, count: int, mode: str) -> Any:
-    """Numbers of choices, from 0; those that do not exist by NumPy's mode."""
+    """Return numbers of choices from 0; those that do not exist go by NumPy's mode."""
     if x.dtype.kind not in "biu":
-        raise TypeError(
-            f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to"
-            " the rule 'safe'"
-        )
+        np.choose(np.zeros(1, x.dtype), [0])  # NumPy's error
     places = x.astype(np.intp)
     if mode == "wrap":
         return places % count
@@ -355,17 +337,17 @@ def _numbered(x: Any, count: int, mode: str) -> Any:
     return places if mode == "raise" else np.clip(places, 0, count - 1)
 
 
-choice_number: Operator[..., Any] = numpy_operator(
+_choice_number: Operator[..., Any] = numpy_operator(
     "choice_number",
     "(Array x, int count, str mode) -> Array",
     _numbered,
     tags=Tag.pointwise,
     device_types=("cpu", "cuda"),
 )
-no_gradient(choice_number)
+no_gradient(_choice_number)
 
 
-@choice_number.register_fake
+@_choice_number.register_fake
 def _(x: Any, count: int, mode: str) -> FakeArray:
     return keep_order([x], np.dtype(np.intp))
 
@@ -374,7 +356,7 @@ def _(x: Any, count: int, mode: str) -> FakeArray:
 def _(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     np.choose([0], [0], mode=mode)  # type: ignore[call-overload]  # raises for unknown modes
     given = [as_array(c) for c in choices]
-    number = choice_number(as_array(a), len(given), mode)
+    number = _choice_number(as_array(a), len(given), mode)
     arrays = np.broadcast_arrays(number, *given)
     stacked = np.stack(arrays[1:])
     return np.take_along_axis(stacked, np.expand_dims(arrays[0], 0), 0)[0]

@@ -27,6 +27,7 @@ from customop import (
 from customop.numpy.arguments import (
     NUMBERS,
     as_array,
+    as_dtype,
     as_order,
     cast,
     class_of,
@@ -57,7 +58,7 @@ from customop.numpy.rules import (
 def full_like(
     x: Array, value: Scalar, dtype: DType | None = None, shape: list[int] | None = None
 ) -> Array:
-    """An array with the shape of another one, filled with a value."""
+    """Make an array with the shape of another one, filled with a value."""
     return np.full_like(x, value, dtype=dtype, shape=shape)
 
 
@@ -102,20 +103,20 @@ def _given(shape: Any) -> list[int] | None:
 
 
 def as_held(value: Any, dtype: Any) -> Any:
-    """A number as arrays of a dtype hold it: NumPy's integers wrap, Python's may not."""
+    """Return a number as arrays of a dtype hold it: only NumPy's integers wrap."""
     number = value[()] if type(value) is np.ndarray else value
-    is_int = issubclass(class_of(number), np.integer) and np.dtype(dtype).kind in "iu"
+    is_int = issubclass(class_of(number), np.integer) and as_dtype(dtype).kind in "iu"
     return number.astype(dtype) if is_int else number
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a value to fill with is an array, or may have a derivative."""
+    """Return whether a value to fill with is an array, or may have a derivative."""
     is_traced = isinstance(value, Tracer | FakeArray)
     return is_traced or bool(shape_of(value)) or isinstance(value, list | tuple)
 
 
 def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
-    """An array filled with the elements of another one."""
+    """Fill an array with the elements of another one."""
     array = as_array(value)
     while array.ndim > len(shape) and is_one(array.shape[0]):
         array = array[0]  # as an assignment does
@@ -153,7 +154,7 @@ _like("empty_like", 0)
 
 
 def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
-    """A value as an array; a number becomes one on the device of another array."""
+    """Convert a value to an array; a number goes to the device of another array."""
     if not isinstance(value, NUMBERS):
         return as_array(value)
     kind = np.asarray(plain(value)).dtype if dtype is None else dtype
@@ -164,8 +165,8 @@ def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
 # ---- by shape and device ----
 
 
-def library_of(device: str) -> Any:
-    """The module that makes arrays for a device."""
+def _library_of(device: str) -> Any:
+    """Return the module that makes arrays for a device."""
     if not device.startswith("cuda"):
         return np
     import cupy  # noqa: PLC0415  # optional: imported only for a CUDA array
@@ -177,8 +178,8 @@ def library_of(device: str) -> Any:
 def full(
     shape: list[int], value: Scalar, dtype: DType | None = None, device: Device = "cpu"
 ) -> Array:
-    """An array filled with a value."""
-    return library_of(device).full(shape, value, dtype=dtype)
+    """Make an array filled with a value."""
+    return _library_of(device).full(shape, value, dtype=dtype)
 
 
 @full.register_fake
@@ -199,8 +200,8 @@ def eye(
     dtype: DType = "float64",
     device: Device = "cpu",
 ) -> Array:
-    """A matrix with ones on a diagonal."""
-    return library_of(device).eye(n, m, k, dtype=dtype)
+    """Make a matrix with ones on a diagonal."""
+    return _library_of(device).eye(n, m, k, dtype=dtype)
 
 
 @eye.register_fake
@@ -215,8 +216,8 @@ no_gradient(eye)
 def arange(
     start: Scalar, stop: Scalar, step: Scalar, dtype: DType, device: Device = "cpu"
 ) -> Array:
-    """Numbers from `start` to `stop`, without it."""
-    return library_of(device).arange(start, stop, step, dtype=dtype)
+    """Make an array of the numbers from `start` up to `stop`, without it."""
+    return _library_of(device).arange(start, stop, step, dtype=dtype)
 
 
 @arange.register_fake
@@ -228,7 +229,7 @@ def _(start: Any, stop: Any, step: Any, dtype: Any, device: Any) -> FakeArray:
 
 
 def _steps_between(start: Any, stop: Any, step: Any) -> Any:
-    """How many numbers there are from `start` to `stop`, without it."""
+    """Count the numbers from `start` up to `stop`, without it."""
     if not any(isinstance(v, SymInt | SymFloat) for v in (start, stop, step)):
         return max(math.ceil((stop - start) / step), 0)
     start, stop, step = map(_whole, (start, stop, step))
@@ -244,7 +245,7 @@ def _steps_between(start: Any, stop: Any, step: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """A float that is a whole number as an int; the count of numbers is the same."""
+    """Return a float that is a whole number as an int; the count stays the same."""
     is_whole = isinstance(value, float) and value.is_integer()
     return int(value) if is_whole else value
 
@@ -345,7 +346,7 @@ _COPIES = {"ALWAYS": True, "IF_NEEDED": None, "NEVER": False}
 
 
 def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
-    """An array that is not a scalar: of a value of another dtype, a copy."""
+    """Convert a value to an array that is not a scalar; copy one of another dtype."""
     copy = _COPIES.get(getattr(copy, "name", ""), copy)
     array = as_array(value)
     found = cast(array, dtype)
@@ -359,7 +360,7 @@ def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
 
 
 def _in_order(array: Any, order: Any) -> Any:
-    """The array, or a copy of it, in the memory order that is asked for."""
+    """Return the array, or a copy of it, in the order in memory that is asked for."""
     return contiguous(array) if order == "C" else array
 
 
@@ -441,7 +442,7 @@ def _listed(requirements: Any) -> Iterable[Any]:
 def _(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
     if not is_symbolic(shape):
         return np.fromfunction(function, shape, dtype=dtype, **kwargs)
-    lines = [ops.np.arange(0, n, 1, np.dtype(dtype)) for n in shape]
+    lines = [ops.np.arange(0, n, 1, as_dtype(dtype)) for n in shape]
     rank = len(lines)
     open_grid = [
         np.reshape(x, (-1, *(1,) * (rank - i))) for i, x in enumerate(lines, 1)

@@ -31,6 +31,7 @@ from customop.numpy.arguments import (
     dtype_of,
     kept,
     lined,
+    numpy_refuses,
     whole,
 )
 from customop.numpy.reductions import (
@@ -43,6 +44,7 @@ from customop.numpy.reductions import (
     solved,
 )
 from customop.numpy.rules import (
+    along_axis,
     batch_first,
     in_order_of,
     numpy_operator,
@@ -52,186 +54,6 @@ from customop.numpy.rules import (
 # Prod, and its derivatives, which are right beside zeros too.
 
 
-# ---- the products of all other factors ----
-
-
-def _off_line(line: Any, x: Any, axes: Sequence[int]) -> Any:
-    """The array `x` of which `as_line` gives the line, with its axes in their places."""
-    order = [*[i for i in range(x.ndim) if i not in axes], *axes]
-    wide = np.reshape(line, tuple([x.shape[i] for i in order]))
-    return np.transpose(wide, tuple([order.index(i) for i in range(x.ndim)]))
-
-
-def _others_formula(x: Any, axis: Any) -> Any:
-    """For each element the products before and after it, along a line of all axes."""
-    axes = counted_axes(axis, x.ndim)
-    line = as_line(x, axes)
-    lower = before_each(np.cumprod(line, axis=-1), 1)
-    upper = before_each(np.cumprod(np.flip(line, -1), axis=-1), 1)
-    return cast(_off_line(lower * np.flip(upper, -1), x, axes), x.dtype)
-
-
-def _moved_formula(x: Any, t: Any, axis: Any, solve: Any = recurrence) -> Any:
-    """The derivative of `_others_formula` in the direction t, by the rule for products."""
-    axes = counted_axes(axis, x.ndim)
-    line, step = as_line(x, axes), as_line(t, axes)
-    lower, moved_lower = _before(line, step, solve)
-    upper, moved_upper = _before(np.flip(line, -1), np.flip(step, -1), solve)
-    found = moved_lower * np.flip(upper, -1) + lower * np.flip(moved_upper, -1)
-    return cast(_off_line(found, x, axes), np.result_type(dtype_of(x), dtype_of(t)))
-
-
-def _moved_kernel(x: Any, t: Any, axis: Any) -> Any:
-    return _moved_formula(x, t, axis, solved)
-
-
-def _before(line: Any, step: Any, solve: Any) -> tuple[Any, Any]:
-    """The products before each element, and their derivatives."""
-    y = np.cumprod(line, axis=-1)
-    before = before_each(y, 1)
-    return before, before_each(solve(line, step * before), 0)
-
-
-def _along(axis: Sequence[int] | None, x: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The array with its factors along the last axis, and the way back for a result."""
-    if axis is None:
-        return x.reshape(-1), lambda found: in_order_of(found.reshape(x.shape), x)
-    if len(axis) == 1:
-        (at,) = axis
-        return x.swapaxes(at, -1), lambda found: in_order_of(found.swapaxes(at, -1), x)
-    axes = counted_axes(axis, x.ndim)
-    return as_line(x, axes), lambda found: in_order_of(_off_line(found, x, axes), x)
-
-
-def _quotient(x: Any) -> Any:
-    """Products along the last axis over each factor; None if one is not a normal number.
-
-    Such a quotient has the precision of the product.
-    """
-    if x.dtype.char not in _LIMITS or not x.shape[-1]:
-        return None
-    y = _multiply(x, -1, keepdims=True)
-    size, (tiny, most) = np.absolute(y), _LIMITS[x.dtype.char]
-    is_normal = np.less(tiny, size) & np.less(size, most)  # nan is not
-    return y / x if is_normal.all() else None
-
-
-_multiply = np.multiply.reduce
-_FLOATS = {char: np.finfo(char) for char in "fdFD"}
-_LIMITS = {char: (limits.tiny, limits.max) for char, limits in _FLOATS.items()}
-
-
-def _others_along(x: Any) -> Any:
-    """As `_others_formula`, along the last axis: an eighth of the time."""
-    lower, upper = np.ones_like(x), np.ones_like(x)
-    back: Any = (..., slice(None, None, -1))
-    _accumulate(x[..., :-1], -1, None, lower[..., 1:])
-    _accumulate(x[..., :0:-1], -1, None, upper[..., 1:])
-    return lower * upper[back]
-
-
-_accumulate = np.multiply.accumulate
-
-
-def _quick_others(x: Any, axis: Any) -> Any:
-    line, back = _along(axis, x)
-    found = _quotient(line)
-    return back(_others_along(line) if found is None else found)
-
-
-def _quick_moved(x: Any, t: Any, axis: Any) -> Any:
-    """Each product of others, times the sum of the relative changes of the others.
-
-    Sums from both sides leave out the own change without taking a difference.
-    """
-    _check_equal(x, t)
-    line, back = _along(axis, x)
-    others = _quotient(line) if x.dtype == t.dtype else None
-    if others is None:
-        return in_order_of(_moved_kernel(x, t, axis), x)
-    shares = _along(axis, t)[0] / line
-    sums = np.zeros_like(shares)
-    np.add.accumulate(shares[..., :-1], -1, None, sums[..., 1:])
-    sums[..., -2::-1] += np.add.accumulate(shares[..., :0:-1], -1)
-    if not np.isfinite(sums).all():  # a tiny factor, beside a huge one
-        return in_order_of(_moved_kernel(x, t, axis), x)
-    return back(others * sums)
-
-
-others_: Operator[..., Any] = numpy_operator(
-    "others", "(Array x, int[]? axis=None) -> Array", _others_formula
-)
-others_.register_kernel("cpu", _quick_others)
-others_.register_fake(lambda x, axis: _checked_like(x, axis))
-# The derivative of the products of others in the direction t. It is symmetric: with a
-# third array g, sum(g * moved(x, t)) == sum(t * moved(x, g)).
-moved_: Operator[..., Any] = numpy_operator(
-    "moved_others", "(Array x, Array t, int[]? axis=None) -> Array", _moved_kernel
-)
-moved_.register_kernel("cpu", _quick_moved)
-
-
-def _checked_like(x: Any, axis: Any) -> FakeArray:
-    counted_axes(axis, len(x.shape))
-    return fake_like(x)
-
-
-@moved_.register_fake
-def _(x: Any, t: Any, axis: Any) -> FakeArray:
-    _check_equal(x, t)
-    counted_axes(axis, len(x.shape))
-    return fake_like(x, dtype=np.result_type(x.dtype, t.dtype))
-
-
-def _check_equal(x: Any, t: Any) -> None:
-    if tuple(x.shape) != tuple(t.shape):
-        raise ShapeError(
-            f"np::moved_others: x has the shape {tuple(x.shape)}, t {tuple(t.shape)}",
-            do="give a direction of the shape of the factors",
-        )
-
-
-@others_.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
-    return others_(x, batched_axes(axis, in_dims[0], x.ndim)), in_dims[0]
-
-
-@moved_.register_vmap
-def _(info: Any, in_dims: Any, x: Any, t: Any, axis: Any) -> Any:
-    rows = [
-        batch_first(v, dim, info.batch_size)
-        for v, dim in zip((x, t), in_dims, strict=False)
-    ]
-    return moved_(*rows, batched_axes(axis, 0, rows[0].ndim)), 0
-
-
-others_.register_autograd(partials({"x": lambda g, x, axis: moved_.run(x, g, axis)}))
-
-
-@others_.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    x, axis = primals
-    return others_(x, axis), moved_(x, tangents[0], axis)
-
-
-def _by_factors(g: Any, x: Any, t: Any, axis: Any) -> Any:
-    return vjp(lambda v: _moved_formula(v, t, axis), x)[1](g)[0]
-
-
-moved_.register_autograd(
-    partials({"x": _by_factors, "t": lambda g, x, axis: moved_.run(x, g, axis)})
-)
-
-
-@moved_.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (x, t, axis), (tx, tt, _) = primals, tangents
-    parts = [] if tt is None else [moved_(x, tt, axis)]
-    if tx is not None:
-        parts.append(jvp(lambda v: _moved_formula(v, t, axis), (x,), (tx,))[1])
-    return moved_(x, t, axis), sum(parts[1:], parts[0])
-
-
 # ---- prod ----
 
 
@@ -239,16 +61,11 @@ def _prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return np.prod(x, axis=as_axis(axis), keepdims=keepdims)
 
 
-def _quick_prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return x.prod(axis=as_axis(axis), keepdims=keepdims)
-
-
 prod: Operator[..., Any] = reduction_of("prod", _prod)
-prod.register_kernel("cpu", _quick_prod)
 
 
 def _prod_pull(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    return kept(g, x.shape, axis, keepdims) * others_.run(x, axis)
+    return kept(g, x.shape, axis, keepdims) * _others_.run(x, axis)
 
 
 prod.register_autograd(partials({"x": _prod_pull}))
@@ -257,7 +74,7 @@ prod.register_autograd(partials({"x": _prod_pull}))
 @prod.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     x, axis, keepdims = primals
-    moved = tangents[0] * others_(x, axis)
+    moved = tangents[0] * _others_(x, axis)
     return prod(x, axis, keepdims), np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
 
 
@@ -289,16 +106,6 @@ def _running(name: str) -> Operator[..., Any]:
     op.register_vmap(along_axis(op))
     register_numpy_function(getattr(np, name), running)
     return op
-
-
-def along_axis(op: Operator[..., Any]) -> Callable[..., Any]:
-    """The vmap rule of an operator ``op(x, axis, ...)`` that keeps the shape."""
-
-    def batch(info: Any, in_dims: Any, x: Any, axis: Any, *rest: Any) -> Any:
-        (row_axis,) = batched_axes([axis], in_dims[0], x.ndim)
-        return op(x, row_axis, *rest), in_dims[0]
-
-    return batch
 
 
 cumsum: Operator[..., Any] = _running("cumsum")
@@ -345,12 +152,10 @@ def _(primals: Any, tangents: Any) -> Any:
     return y, np.moveaxis(recurrence(_last(x, axis), steps), -1, axis)
 
 
-# ---- with the start ----
+# ---- running sums with the start ----
 
 
 def _serve_with_start(function: Any, op: Operator[..., Any], start: int) -> None:
-    name = function.__name__
-
     def running(
         x: Any,
         /,
@@ -363,10 +168,7 @@ def _serve_with_start(function: Any, op: Operator[..., Any], start: int) -> None
         line = np.atleast_1d(x)
         if axis is None:
             if line.ndim >= 2:
-                raise ValueError(
-                    f"np.{name}: for arrays which have more than one dimension, the axis"
-                    " argument is required"
-                )
+                numpy_refuses(function, line)
             axis = 0
         (only,) = axis if isinstance(axis, tuple) else (axis,)
         at = normalize_axis_index(whole(only), line.ndim)
@@ -383,3 +185,186 @@ def _serve_with_start(function: Any, op: Operator[..., Any], start: int) -> None
 
 _serve_with_start(np.cumulative_sum, cumsum, 0)
 _serve_with_start(np.cumulative_prod, cumprod, 1)
+
+
+# ---- the products of all other factors ----
+
+
+def _off_line(line: Any, x: Any, axes: Sequence[int]) -> Any:
+    """Undo `as_line`: put the axes of a line back into their places in `x`."""
+    order = [*[i for i in range(x.ndim) if i not in axes], *axes]
+    wide = np.reshape(line, tuple([x.shape[i] for i in order]))
+    return np.transpose(wide, tuple([order.index(i) for i in range(x.ndim)]))
+
+
+def _others_formula(x: Any, axis: Any) -> Any:
+    """Multiply the products before and after each element, along a line of all axes."""
+    axes = counted_axes(axis, x.ndim)
+    line = as_line(x, axes)
+    lower = before_each(np.cumprod(line, axis=-1), 1)
+    upper = before_each(np.cumprod(np.flip(line, -1), axis=-1), 1)
+    return cast(_off_line(lower * np.flip(upper, -1), x, axes), x.dtype)
+
+
+def _moved_formula(x: Any, t: Any, axis: Any, solve: Any = recurrence) -> Any:
+    """Return the derivative of `_others_formula` in the direction t."""
+    axes = counted_axes(axis, x.ndim)
+    line, step = as_line(x, axes), as_line(t, axes)
+    lower, moved_lower = _before(line, step, solve)
+    upper, moved_upper = _before(np.flip(line, -1), np.flip(step, -1), solve)
+    found = moved_lower * np.flip(upper, -1) + lower * np.flip(moved_upper, -1)
+    return cast(_off_line(found, x, axes), np.result_type(dtype_of(x), dtype_of(t)))
+
+
+def _moved_kernel(x: Any, t: Any, axis: Any) -> Any:
+    return _moved_formula(x, t, axis, solved)
+
+
+def _before(line: Any, step: Any, solve: Any) -> tuple[Any, Any]:
+    """Return the products before each element, and their derivatives."""
+    y = np.cumprod(line, axis=-1)
+    before = before_each(y, 1)
+    return before, before_each(solve(line, step * before), 0)
+
+
+def _along(axis: Sequence[int] | None, x: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Put the factors along the last axis; return them and the way back for a result.
+
+    Return them and the way back for a result.
+    """
+    if axis is None:
+        return x.reshape(-1), lambda found: in_order_of(found.reshape(x.shape), x)
+    if len(axis) == 1:
+        (at,) = axis
+        return x.swapaxes(at, -1), lambda found: in_order_of(found.swapaxes(at, -1), x)
+    axes = counted_axes(axis, x.ndim)
+    return as_line(x, axes), lambda found: in_order_of(_off_line(found, x, axes), x)
+
+
+def _quotient(x: Any) -> Any:
+    """Return the products over each factor; None if one is not a normal number.
+
+    Such a quotient has the precision of the product.
+    """
+    if x.dtype.char not in _LIMITS or not x.shape[-1]:
+        return None
+    y = _multiply(x, -1, keepdims=True)
+    size, (tiny, most) = np.absolute(y), _LIMITS[x.dtype.char]
+    is_normal = np.less(tiny, size) & np.less(size, most)  # nan is not
+    return y / x if is_normal.all() else None
+
+
+_multiply = np.multiply.reduce
+_FLOATS = {char: np.finfo(char) for char in "fdFD"}
+_LIMITS = {char: (limits.tiny, limits.max) for char, limits in _FLOATS.items()}
+
+
+def _others_along(x: Any) -> Any:
+    """Return the products of others along the last axis, in an eighth of the time."""
+    lower, upper = np.ones_like(x), np.ones_like(x)
+    back: Any = (..., slice(None, None, -1))
+    _accumulate(x[..., :-1], -1, None, lower[..., 1:])
+    _accumulate(x[..., :0:-1], -1, None, upper[..., 1:])
+    return lower * upper[back]
+
+
+_accumulate = np.multiply.accumulate
+
+
+def _quick_others(x: Any, axis: Any) -> Any:
+    line, back = _along(axis, x)
+    found = _quotient(line)
+    return back(_others_along(line) if found is None else found)
+
+
+def _quick_moved(x: Any, t: Any, axis: Any) -> Any:
+    """Multiply each product of others by the sum of their relative changes.
+
+    Sums from both sides leave out the own change without taking a difference.
+    """
+    _check_equal(x, t)
+    line, back = _along(axis, x)
+    others = _quotient(line) if x.dtype == t.dtype else None
+    if others is None:
+        return in_order_of(_moved_kernel(x, t, axis), x)
+    shares = _along(axis, t)[0] / line
+    sums = np.zeros_like(shares)
+    np.add.accumulate(shares[..., :-1], -1, None, sums[..., 1:])
+    sums[..., -2::-1] += np.add.accumulate(shares[..., :0:-1], -1)
+    if not np.isfinite(sums).all():  # a tiny factor, beside a huge one
+        return in_order_of(_moved_kernel(x, t, axis), x)
+    return back(others * sums)
+
+
+_others_: Operator[..., Any] = numpy_operator(
+    "others", "(Array x, int[]? axis=None) -> Array", _others_formula
+)
+_others_.register_kernel("cpu", _quick_others)
+_others_.register_fake(lambda x, axis: _checked_like(x, axis))
+# The derivative of the products of others in the direction t. It is symmetric: with a
+# third array g, sum(g * moved(x, t)) == sum(t * moved(x, g)).
+_moved_: Operator[..., Any] = numpy_operator(
+    "moved_others", "(Array x, Array t, int[]? axis=None) -> Array", _moved_kernel
+)
+_moved_.register_kernel("cpu", _quick_moved)
+
+
+def _checked_like(x: Any, axis: Any) -> FakeArray:
+    counted_axes(axis, len(x.shape))
+    return fake_like(x)
+
+
+@_moved_.register_fake
+def _(x: Any, t: Any, axis: Any) -> FakeArray:
+    _check_equal(x, t)
+    counted_axes(axis, len(x.shape))
+    return fake_like(x, dtype=np.result_type(x.dtype, t.dtype))
+
+
+def _check_equal(x: Any, t: Any) -> None:
+    if tuple(x.shape) != tuple(t.shape):
+        raise ShapeError(
+            f"np::moved_others: x has the shape {tuple(x.shape)}, t {tuple(t.shape)}",
+            do="give a direction of the shape of the factors",
+        )
+
+
+@_others_.register_vmap
+def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
+    return _others_(x, batched_axes(axis, in_dims[0], x.ndim)), in_dims[0]
+
+
+@_moved_.register_vmap
+def _(info: Any, in_dims: Any, x: Any, t: Any, axis: Any) -> Any:
+    rows = [
+        batch_first(v, dim, info.batch_size)
+        for v, dim in zip((x, t), in_dims, strict=False)
+    ]
+    return _moved_(*rows, batched_axes(axis, 0, rows[0].ndim)), 0
+
+
+_others_.register_autograd(partials({"x": lambda g, x, axis: _moved_.run(x, g, axis)}))
+
+
+@_others_.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis = primals
+    return _others_(x, axis), _moved_(x, tangents[0], axis)
+
+
+def _by_factors(g: Any, x: Any, t: Any, axis: Any) -> Any:
+    return vjp(lambda v: _moved_formula(v, t, axis), x)[1](g)[0]
+
+
+_moved_.register_autograd(
+    partials({"x": _by_factors, "t": lambda g, x, axis: _moved_.run(x, g, axis)})
+)
+
+
+@_moved_.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x, t, axis), (tx, tt, _) = primals, tangents
+    parts = [] if tt is None else [_moved_(x, tt, axis)]
+    if tx is not None:
+        parts.append(jvp(lambda v: _moved_formula(v, t, axis), (x,), (tx,))[1])
+    return _moved_(x, t, axis), sum(parts[1:], parts[0])

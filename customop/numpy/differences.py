@@ -31,10 +31,12 @@ from customop.numpy.arguments import (
     cast,
     counted_axes,
     dtype_of,
+    in_c_order,
     is_below,
     is_known,
     larger,
     listed_axes,
+    numpy_refuses,
     shape_of,
     typical,
     value_of,
@@ -43,27 +45,26 @@ from customop.numpy.arguments import (
     wide_to,
 )
 from customop.numpy.create import array_like
-from customop.numpy.cumulative import along_axis
 from customop.numpy.index_operators import scatter_add
 from customop.numpy.rules import (
-    batch_first,
+    aligned_rows,
+    along_axis,
     device_of,
     in_order_of,
     is_complex,
     keep_order,
+    linear,
     numpy_operator,
-    padded_rows,
-    register_linear,
+    register_bilinear,
     result_dtype,
     sum_of,
 )
 
 # ---- differences along an axis, and what is made of them ----
-# Trapezoid, unwrap, cross.
 
 
 def part_of(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
-    """The index of a slice along one axis."""
+    """Return the index of a slice along one axis."""
     entries: list[Any] = [slice(None)] * ndim
     entries[axis] = slice(*key)
     return tuple(entries)
@@ -72,29 +73,7 @@ def part_of(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
 # ---- diff ----
 
 
-diff: Operator[..., Any] = numpy_operator(
-    "diff",
-    "(Array x, int axis, int n) -> Array",
-    lambda x, axis, n: np.diff(x, n, axis),
-)
-
-
-def _quick_diff(x: Any, axis: int, n: int) -> Any:
-    """As `numpy.diff`, whose own code in Python takes half of its time."""
-    if x.dtype.kind not in "fciu" or n < 0:
-        return np.diff(x, n, axis)
-    axis = normalize_axis_index(axis, x.ndim)
-    later, earlier = part_of(axis, x.ndim, 1, None), part_of(axis, x.ndim, None, -1)
-    for _ in range(n):
-        x = x[later] - x[earlier]
-    return x if n else x.copy()
-
-
-diff.register_kernel("cpu", _quick_diff)
-
-
-@diff.register_fake
-def _(x: Any, axis: int, n: int) -> FakeArray:
+def _fake_diff(x: Any, axis: int, n: int) -> FakeArray:
     axis = normalize_axis_index(axis, len(x.shape))
     out = keep_order([x], x.dtype)
     shape = list(x.shape)
@@ -104,49 +83,22 @@ def _(x: Any, axis: int, n: int) -> FakeArray:
     return FakeArray(shape, x.dtype, device=out.device, order=order)
 
 
-diff.register_vmap(along_axis(diff))
-
-
-# The transpose of diff, for known lengths: one operator, so that graphs have its bits.
-_undiff: Operator[..., Any] = numpy_operator(
-    "undiff",
-    "(Array x, int axis, int n) -> Array",
-    lambda x, axis, n: _padded_diff(x, axis, n),
-)
-
-
-def _quick_undiff(x: Any, axis: int, n: int) -> Any:
-    """As `_padded_diff`, in a third of the time."""
-    later, earlier = part_of(axis, x.ndim, 1, None), part_of(axis, x.ndim, None, -1)
-    for _ in range(n):
-        shape = [*x.shape]
-        shape[axis] += 1
-        wide = np.zeros(shape, x.dtype)
-        wide[later] = x
-        wide[earlier] -= x
-        x = wide
-    return x if n else x.copy()
-
-
-_undiff.register_kernel("cpu", _quick_undiff)
-
-
-@_undiff.register_fake
-def _(x: Any, axis: int, n: int) -> FakeArray:
+def _fake_undiff(x: Any, axis: int, n: int) -> FakeArray:
     shape = [*x.shape]
     shape[axis] += n
     return FakeArray(shape, x.dtype, device=device_of(x))
 
 
-_undiff.register_vmap(along_axis(_undiff))
-
-
 def _padded_diff(g: Any, axis: int, n: int) -> Any:
-    """Differences of the gradient between zeros, for odd n with the other sign."""
-    widths = [(0, 0)] * len(g.shape)
+    """Return differences of a gradient between zeros, with the transpose's sign."""
+    ndim = len(g.shape)
+    widths = [(0, 0)] * ndim
     widths[axis] = (n, n)
-    found = np.diff(np.pad(g, widths), n, axis)
-    return -found if n % 2 else found
+    found = np.pad(g, widths)
+    later, earlier = part_of(axis, ndim, 1, None), part_of(axis, ndim, None, -1)
+    for _ in range(n):
+        found = found[earlier] - found[later]
+    return found
 
 
 def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
@@ -160,8 +112,23 @@ def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
     return found[part_of(axis, len(shape), length)]
 
 
-register_linear(_undiff, lambda g, shape, axis, n: diff(g, axis, n))
-register_linear(diff, _diff_pull)
+diff: Operator[..., Any] = linear(
+    "diff",
+    "(Array x, int axis, int n) -> Array",
+    lambda x, axis, n: np.diff(x, n, axis),
+    fake=_fake_diff,
+    transpose=_diff_pull,
+)
+diff.register_vmap(along_axis(diff))
+# The transpose of diff, for known lengths: one operator, so that graphs have its bits.
+_undiff: Operator[..., Any] = linear(
+    "undiff",
+    "(Array x, int axis, int n) -> Array",
+    lambda x, axis, n: in_c_order(_padded_diff(x, axis, n)),
+    fake=_fake_undiff,
+    transpose=lambda g, shape, axis, n: diff(g, axis, n),
+)
+_undiff.register_vmap(along_axis(_undiff))
 
 
 @register_numpy_function(np.diff)
@@ -170,15 +137,10 @@ def _(
 ) -> Any:
     if n == 0:
         return a
-    if n < 0:
-        raise ShapeError(
-            f"order must be non-negative but got {n!r}", do="give n of at least 0"
-        )
     a = as_array(a)
-    if not a.ndim:
-        raise ShapeError(
-            "diff requires input that is at least one dimensional",
-            do="give an array with an axis",
+    if n < 0 or not a.ndim:
+        numpy_refuses(
+            np.diff, a, n, do="give n of at least 0, and an array with an axis"
         )
     axis = normalize_axis_index(axis, a.ndim)
     more = [_ends(x, a, axis) for x in (prepend, append)]
@@ -188,7 +150,12 @@ def _(
 
 
 def _ends(x: Any, a: Any, axis: int) -> Any:
-    """The values put before or after an array; a single one is repeated along the other axes."""
+    """Return the values before or after an array.
+
+    One value is repeated along other axes.
+
+    One value is repeated along other axes.
+    """
     if x is NO_VALUE:
         return None
     x = array_like(x, a)
@@ -210,13 +177,11 @@ def _(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 
 def _fitting(name: str, x: Any, line: Any) -> Any:
-    """Ends of differences, in the dtype of the numbers."""
+    """Return the ends of differences in the dtype of the numbers."""
     x, dtype = array_like(x, line), dtype_of(line)
     if not np.can_cast(dtype_of(x), dtype, casting="same_kind"):
-        raise ArgumentError(
-            f"np.ediff1d: dtype of `{name}` must be compatible with input `ary` under the"
-            f" `same_kind` rule: {dtype_of(x)} and {dtype}",
-            do=f"cast it: {name}.astype(...)",
+        numpy_refuses(
+            np.ediff1d, line, **{name: x}, do=f"cast it: {name}.astype({dtype})"
         )
     return cast(np.reshape(x, (-1,)), dtype)
 
@@ -234,7 +199,7 @@ def _(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def _steps(x: Any, ndim: int, axis: int) -> Any:
-    """The distances of the points; those of one axis are the same for all lines."""
+    """Return the distances of points; those along one axis serve all lines."""
     if x.ndim != 1:
         return np.diff(x, axis=axis - ndim if x.ndim < ndim else axis)
     return np.reshape(np.diff(x), [-1 if i == axis else 1 for i in range(ndim)])
@@ -280,25 +245,9 @@ def _check_vectors(*arrays: Any) -> None:
             )
 
 
-def _quick_cross(a: Any, b: Any) -> Any:
-    """As `numpy.cross`, whose own code in Python takes two thirds of its time."""
-    _check_vectors(a, b)
-    if a.dtype.kind not in "fciu" or b.dtype.kind not in "fciu":
-        return np.cross(a, b)
-    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
-    dtype = np.promote_types(a.dtype, b.dtype)
-    out, part = np.empty((*shape, 3), dtype), np.empty(shape, dtype)
-    for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))):
-        line = out[..., i]
-        np.multiply(a[..., j], b[..., k], out=line)
-        line -= np.multiply(a[..., k], b[..., j], out=part)
-    return out
-
-
 cross: Operator[..., Any] = numpy_operator(
     "cross", "(Array a, Array b) -> Array", _cross_kernel
 )
-cross.register_kernel("cpu", _quick_cross)
 
 
 @cross.register_fake
@@ -310,26 +259,12 @@ def _(a: Any, b: Any) -> FakeArray:
     return FakeArray((*shape, 3), dtype, device=device_of(a))
 
 
-cross.register_autograd(
-    partials({"a": lambda g, b: cross(b, g), "b": lambda g, a: cross(g, a)})
-)
-
-
-@cross.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a, b), (ta, tb) = primals, tangents
-    y = cross(a, b)
-    parts = [] if ta is None else [cross(ta, b)]
-    parts += [] if tb is None else [cross(a, tb)]
-    return y, sum_of(parts, y)
+register_bilinear(cross, lambda g, b: cross(b, g), lambda g, a: cross(g, a))
 
 
 @cross.register_vmap
 def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
-    pairs = ((a, in_dims[0]), (b, in_dims[1]))
-    rank = max(x.ndim - (d is not None) for x, d in pairs)
-    rows = [x if d is None else padded_rows(batch_first(x, d), rank) for x, d in pairs]
-    return cross(*rows), 0
+    return cross(*aligned_rows(in_dims, a, b)), 0
 
 
 @register_numpy_function(np.cross)
@@ -345,7 +280,10 @@ def _(
         axisa, axisb, axisc = axis, axis, axis
     a = _vectors(as_array(a), axisa, "axisa")
     b = _vectors(as_array(b), axisb, "axisb")
-    _check_lengths(a.shape[-1], b.shape[-1])
+    lengths = [x.shape[-1] for x in (a, b)]
+    allowed = (3,) if SINCE_2_5 else (3, 2)
+    if any(n not in allowed for n in lengths):
+        numpy_refuses(np.cross, a, b, do="give vectors of 3 elements")
     is_flat = [x.shape[-1] == 2 for x in (a, b)]
     if any(is_flat):
         warn_user(
@@ -361,40 +299,19 @@ def _(
 
 
 def _vectors(x: Any, axis: int, name: str) -> Any:
-    """Vectors along the last axis."""
+    """Put vectors along the last axis."""
     if not x.ndim:
-        raise ShapeError(
-            "At least one array has zero dimension",
-            do="give arrays of vectors to np.cross",
-        )
+        numpy_refuses(np.cross, x, x, do="give arrays of vectors")
     place = normalize_axis_index(axis, x.ndim, msg_prefix=name)
     return x if place == x.ndim - 1 else np.moveaxis(x, place, -1)
 
 
-def _check_lengths(*lengths: Any) -> None:
-    """Raise unless vectors have 3 elements, or 2 for NumPy before 2.5."""
-    if SINCE_2_5 and any(n != 3 for n in lengths):
-        raise ShapeError(
-            "Both input arrays must be (arrays of) 3-dimensional vectors, but they are"
-            f" {lengths[0]} and {lengths[1]} dimensional instead",
-            do="give vectors of 3 elements; for those of 2 write"
-            " a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]",
-        )
-    for n in lengths:
-        if n not in (3, 2):
-            raise ShapeError(
-                "incompatible dimensions for cross product (dimension must be 2 or 3)",
-                f"np.cross: vectors of {n} elements",
-                do="give vectors of 3 elements",
-            )
-
-
 def _with_third(x: Any) -> Any:
-    """Vectors of 3 elements; the third of those of 2 is zero."""
+    """Return vectors of 3 elements; the third element of short ones is zero."""
     return x if x.shape[-1] == 3 else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])
 
 
-# ---- steps of length one ----
+# ---- np.gradient: the operator for steps of length one ----
 
 
 def _check_slopes(x: Any, axis: int) -> None:
@@ -415,7 +332,7 @@ def _slopes_kernel(x: Any, axis: int) -> Any:
 
 
 def _written_slopes(x: Any, axis: int) -> Any:
-    """As `_slopes_kernel`, in the order in memory of the array, as in NumPy."""
+    """Compute slopes in the order in memory of the array, as NumPy does."""
     _check_slopes(x, axis)
     found = np.empty_like(x)
     inner = x[_at(x, axis, 2, None)] - x[_at(x, axis, None, -2)]
@@ -431,30 +348,31 @@ def _at(x: Any, axis: int, *key: Any) -> tuple[Any, ...]:
     return part_of(axis, len(x.shape), *key)
 
 
-_slopes: Operator[..., Any] = numpy_operator(
-    "slopes", "(Array x, int axis) -> Array", _slopes_kernel
-)
-_slopes.register_kernel(["cpu", "cuda"], _written_slopes)
-_slopes.register_vmap(along_axis(_slopes))
-
-
-@_slopes.register_fake
-def _(x: Any, axis: int) -> FakeArray:
+def _fake_slopes(x: Any, axis: int) -> FakeArray:
     _check_slopes(x, axis)
     return fake_like(x)
 
 
 def _slopes_pull(g: Any, shape: Any, axis: int) -> Any:
-    """Each slope gives its gradient to the element after it, and takes it from the other."""
+    """Add each gradient to the element after it, and take it from the one before."""
     first, last = g[_at(g, axis, 0, 1)], g[_at(g, axis, -1, None)]
     inner = g[_at(g, axis, 1, -1)] / 2.0
     given = np.concatenate([-first, first, inner], axis)
     return given - np.concatenate([inner, last, -last], axis)
 
 
-register_linear(_slopes, _slopes_pull)
+_slopes: Operator[..., Any] = linear(
+    "slopes",
+    "(Array x, int axis) -> Array",
+    _slopes_kernel,
+    fake=_fake_slopes,
+    transpose=_slopes_pull,
+)
+_slopes.register_kernel(["cpu", "cuda"], _written_slopes)
+_slopes.register_vmap(along_axis(_slopes))
 
-# ---- the arguments of np.gradient ----
+
+# ---- np.gradient: its arguments, and other steps ----
 
 
 @register_numpy_function(np.gradient)
@@ -462,8 +380,8 @@ def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     f = as_array(f)
     axes = counted_axes(listed_axes(axis), f.ndim)
     if edge_order > 2:
-        raise ShapeError(
-            "'edge_order' greater than 2 not supported", do="give edge_order=1 or 2"
+        numpy_refuses(
+            np.gradient, f, edge_order=edge_order, do="give edge_order=1 or 2"
         )
     steps = _spacings(f, varargs, axes)
     if dtype_of(f).kind not in "fcmM":
@@ -475,30 +393,25 @@ def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
 
 
 def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
-    """The distance of the elements along each axis: one, or one for each pair."""
+    """Return the distances along each axis: one number, or one for each pair."""
     if not given:
         return [1.0] * len(axes)
     if len(given) == 1 and not np.ndim(given[0]):
         return [given[0]] * len(axes)
     if len(given) != len(axes):
-        raise TypeError("np.gradient: invalid number of arguments")
+        numpy_refuses(np.gradient, f, *given, axis=tuple(axes))
     return [_spacing(as_array(x), f.shape[i]) for x, i in zip(given, axes, strict=True)]
 
 
 def _spacing(x: Any, length: int) -> Any:
     if x.ndim == 0:
         return x
-    if x.ndim != 1:
-        raise ShapeError(
-            "distances must be either scalars or 1d",
-            f"np.gradient: distances of shape {tuple(x.shape)}",
+    if x.ndim != 1 or x.shape[0] != length:
+        numpy_refuses(
+            np.gradient,
+            np.zeros(typical([length])),
+            x,
             do="give a number, or the places of the elements along the axis",
-        )
-    if x.shape[0] != length:
-        raise ShapeError(
-            "when 1d, distances must match the length of the corresponding dimension",
-            f"np.gradient: {x.shape[0]} distances for {length} elements",
-            do="give the places of the elements along the axis",
         )
     steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
     is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
@@ -506,7 +419,7 @@ def _spacing(x: Any, length: int) -> Any:
 
 
 def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
-    """Central differences inside, differences to one side at the two ends."""
+    """Return central differences inside, and one-sided differences at the two ends."""
     _check_length(f.shape, axis, edge_order + 1)
     check(f.shape[axis] > edge_order)
     if edge_order == 1 and not shape_of(step) and dtype_of(f).kind in "fc":
@@ -523,10 +436,10 @@ def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
 
 def _check_length(shape: Sequence[Any], axis: int, least: int) -> None:
     if is_below(shape[axis], least):
-        raise ShapeError(
-            "Shape of array too small to calculate a numerical gradient, at least"
-            " (edge_order + 1) elements are required.",
-            f"np.gradient: {shape[axis]} elements along axis {axis}",
+        numpy_refuses(
+            np.gradient,
+            np.zeros(typical([shape[axis]])),
+            edge_order=least - 1,
             do="give a longer array, or axis=",
         )
 
@@ -549,7 +462,7 @@ def _inside(f: Any, axis: int, step: Any) -> Any:
 
 
 def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
-    """The slope at one end, from the two or three elements that are nearest to it."""
+    """Return the slope at one end, by the two or three nearest elements."""
     # Indices of elements and steps, counted from this end; the other way the sign turns.
     places = [-1, -2, -3] if at_end else [0, 1, 2]
     sign = -1.0 if at_end else 1.0
@@ -567,7 +480,7 @@ def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
     return sign * (a * near[0] + b * near[1] + c * near[2])
 
 
-# ---- operator ----
+# ---- np.interp: the operator ----
 
 # Real numbers in double precision; outside of the points, the values at the ends.
 interp: Operator[..., Any] = numpy_operator(
@@ -584,7 +497,7 @@ def _(x: Any, xp: Any, fp: Any) -> FakeArray:
 
 
 def _numbers(fp: Any) -> Any:
-    """The dtype of the result."""
+    """Return the dtype of the result."""
     return np.dtype(np.complex128 if is_complex(fp) else np.float64)
 
 
@@ -603,23 +516,23 @@ def _() -> list[tuple[Any, ...]]:
     ]
 
 
-def _at_interpolate(a: Any, places: Any) -> Any:
-    """Elements by an array of places, which alone may be traced or fake."""
+def _taken(a: Any, places: Any) -> Any:
+    """Return elements by an array of places, which alone may be traced or fake."""
     # NumPy does not look at the places for a function of its own.
     is_open = isinstance(places, Tracer | FakeArray)
     return getitem(a, places) if is_open else np.take(a, places)
 
 
 def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """The interval of each x: its first point, its width, and how far x is in it.
+    """Return the interval of each x: its first point, its width, and the part before x.
 
     The last point belongs to the interval to its left. Outside, x is at an end.
     """
     first = np.clip(
         np.searchsorted(xp, x, side="right") - 1, 0, larger(xp.shape[0] - 2, 0)
     )
-    start = _at_interpolate(xp, first)
-    width = _at_interpolate(xp, np.minimum(first + 1, xp.shape[0] - 1)) - start
+    start = _taken(xp, first)
+    width = _taken(xp, np.minimum(first + 1, xp.shape[0] - 1)) - start
     is_empty = np.equal(width, 0)
     part = np.where(
         is_empty, np.greater(x, start), (x - start) / np.where(is_empty, 1.0, width)
@@ -627,19 +540,17 @@ def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
     return first, width, np.clip(part, 0.0, 1.0)
 
 
-def _slope_interpolate(x: Any, xp: Any, fp: Any) -> Any:
-    """The slope of the line at each x; 0 outside of the points and between equal ones."""
+def _line_slope(x: Any, xp: Any, fp: Any) -> Any:
+    """Return the slope of the line at each x; 0 outside, and between equal points."""
     first, width, _ = _interval(x, xp)
-    rise = _at_interpolate(
-        fp, np.minimum(first + 1, fp.shape[0] - 1)
-    ) - _at_interpolate(fp, first)
+    rise = _taken(fp, np.minimum(first + 1, fp.shape[0] - 1)) - _taken(fp, first)
     is_inside = np.greater_equal(x, xp[0]) & np.less_equal(x, xp[-1])
     has_line = is_inside & np.not_equal(width, 0)
     return np.where(has_line, rise / np.where(has_line, width, 1.0), 0.0)
 
 
 def _shared(g: Any, shape: Sequence[int], x: Any, xp: Any) -> Any:
-    """Shares of each element of `g` for the two points beside its x."""
+    """Share each element of `g` between the two points beside its x."""
     first, _, part = _interval(x, xp)
     after = np.minimum(first + 1, shape[0] - 1)
     shape = list(shape)
@@ -651,9 +562,9 @@ def _shared(g: Any, shape: Sequence[int], x: Any, xp: Any) -> Any:
 interp.register_autograd(
     partials(
         {
-            "x": lambda g, x, xp, fp: g * _slope_interpolate(x, xp, fp),
+            "x": lambda g, x, xp, fp: g * _line_slope(x, xp, fp),
             "xp": lambda g, x, xp, fp: _shared(
-                -g * _slope_interpolate(x, xp, fp), xp.shape, x, xp
+                -g * _line_slope(x, xp, fp), xp.shape, x, xp
             ),
             "fp": (_shared, ["fp_shape", "x", "xp"]),
         }
@@ -667,9 +578,9 @@ def _(primals: Any, tangents: Any) -> Any:
     y = interp(x, xp, fp)
     parts = [] if tfp is None else [interp(x, xp, tfp)]
     if tx is not None:
-        parts.append(_slope_interpolate(x, xp, fp) * tx)
+        parts.append(_line_slope(x, xp, fp) * tx)
     if txp is not None:
-        parts.append(-_slope_interpolate(x, xp, fp) * interp(x, xp, txp))
+        parts.append(-_line_slope(x, xp, fp) * interp(x, xp, txp))
     return y, sum_of(parts, y)
 
 
@@ -681,7 +592,7 @@ def _(info: Any, in_dims: Any, x: Any, xp: Any, fp: Any) -> Any:
     return vmap(_between, in_dims=tuple(in_dims))(x, xp, fp), 0
 
 
-# ---- NumPy's function ----
+# ---- np.interp: its arguments ----
 
 
 @register_numpy_function(np.interp)
@@ -712,15 +623,12 @@ def _(
 def _real(name: str, x: Any) -> Any:
     x = as_array(x)
     if is_complex(x):
-        raise TypeError(
-            f"Cannot cast array data from {dtype_of(x)!r} to dtype('float64') according to"
-            f" the rule 'safe': np.interp takes real numbers as {name}"
-        )
+        numpy_refuses(np.interp, **{"x": [0.0], "xp": [0.0], "fp": [0.0], name: x})
     return cast(x, np.dtype(np.float64))
 
 
 def _like(value: Any, dtype: Any) -> Any:
-    """A value in the dtype of the result."""
+    """Return a value in the dtype of the result."""
     if isinstance(value, int | float):
         return value
     if isinstance(value, np.ndarray) or not hasattr(value, "shape"):
@@ -730,33 +638,26 @@ def _like(value: Any, dtype: Any) -> Any:
 
 
 def _check_points(xp: Any, fp: Any) -> None:
-    if xp.ndim != 1 or fp.ndim != 1:
-        raise ShapeError(
-            "Data points must be 1-D sequences",
-            f"np.interp: xp has the shape {tuple(xp.shape)}, fp {tuple(fp.shape)}",
-            do="use customop.vmap for rows",
-        )
-    if is_known(xp.shape[0], 0):
-        raise ShapeError(
-            "array of sample points is empty", do="give at least one point"
-        )
-    if xp.shape[0] != fp.shape[0]:
-        raise ShapeError(
-            "fp and xp are not of the same length",
-            f"np.interp: {fp.shape[0]} values at {xp.shape[0]} points",
-            do="give a value for each point",
+    is_empty = xp.ndim == 1 and is_known(xp.shape[0], 0)
+    if is_empty or xp.ndim != 1 or fp.ndim != 1 or xp.shape[0] != fp.shape[0]:
+        numpy_refuses(
+            np.interp,
+            0.0,
+            xp,
+            fp,
+            do="give lines of points, and a value for each point",
         )
 
 
 def _checked_period(period: Any) -> Any:
     known = value_of(period)
     if known is not None and known == 0:
-        raise ValueError("period must be a non-zero value")
+        np.interp(0.0, [0.0], [0.0], period=0)  # NumPy's error
     return np.absolute(period)
 
 
 def _around(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
-    """Points in the first period, with one more on either side."""
+    """Move points into the first period, and add one more on either side."""
     x, xp = np.remainder(x, period), np.remainder(xp, period)
     order = np.argsort(xp)
     xp, fp = np.take_along_axis(xp, order, 0), np.take_along_axis(fp, order, 0)
@@ -764,22 +665,22 @@ def _around(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     return x, wide, np.concatenate([fp[-1:], fp, fp[:1]])
 
 
-# ---- rows of points ----
+# ---- np.interp: rows of points ----
 
 
 def _between(x: Any, xp: Any, fp: Any) -> Any:
-    """As `interp`, by operators that serve rows of points.
+    """Interpolate by operators that serve rows of points.
 
     The line begins at the last point that is not above x, whose value is then exact.
     """
     last = xp.shape[0] - 1
     near = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last)
-    start, known = _at_interpolate(xp, near), _at_interpolate(fp, near)
+    start, known = _taken(xp, near), _taken(fp, near)
     if is_known(last, 0):
         return known + 0.0 * (x - start)
     first = np.minimum(near, last - 1)
-    width = _at_interpolate(xp, first + 1) - _at_interpolate(xp, first)
-    rise = _at_interpolate(fp, first + 1) - _at_interpolate(fp, first)
+    width = _taken(xp, first + 1) - _taken(xp, first)
+    rise = _taken(fp, first + 1) - _taken(fp, first)
     is_empty = np.equal(width, 0)
     slope = np.where(is_empty, 0.0, rise / np.where(is_empty, 1.0, width))
     y = slope * (x - start) + known
@@ -791,9 +692,9 @@ def _between(x: Any, xp: Any, fp: Any) -> Any:
 def _finite(y: Any, x: Any, line: Any, xp: Any, fp: Any) -> Any:
     """Replace a nan that infinite values make by the value that NumPy returns."""
     slope, near, first, last = line
-    known, end = _at_interpolate(fp, near), _at_interpolate(fp, first + 1)
-    other = slope * (x - _at_interpolate(xp, first + 1)) + end
+    known, end = _taken(fp, near), _taken(fp, first + 1)
+    other = slope * (x - _taken(xp, first + 1)) + end
     other = np.where(np.isnan(other) & np.equal(known, end), known, other)
-    is_point = np.equal(x, _at_interpolate(xp, near)) | np.equal(near, last)
+    is_point = np.equal(x, _taken(xp, near)) | np.equal(near, last)
     other = np.where(is_point, known, other)
     return np.where(np.isnan(y) & np.logical_not(np.isnan(x)), other, y)

@@ -12,7 +12,6 @@ from customop import (
     ArgumentError,
     DataDependentError,
     FakeArray,
-    ShapeError,
     Tracer,
     check,
     getitem,
@@ -26,37 +25,36 @@ from customop.numpy.arguments import (
     has_none,
     is_below,
     is_known,
+    is_plain,
     larger,
     list_of_ints,
+    numpy_refuses,
     only,
     product,
     size_of,
     sliced,
     smaller,
+    typical,
     value_of,
     wide_to,
 )
 from customop.numpy.create import array_like
-from customop.numpy.elements import is_plain
 from customop.numpy.index_operators import numbers, spread_to
 from customop.numpy.indexing import value_for
 from customop.numpy.rules import (
-    batch_first,
     is_fortran,
     numpy_operator,
     packed_as,
     packed_like,
+    rows_first,
     turned,
 )
-
-# Insert, delete, resize, block.
-
 
 # ---- insert and delete ----
 
 
 def _lined(arr: Any, axis: Any) -> tuple[Any, int]:
-    """The array, in a line if no axis is given, and the axis counted from the front."""
+    """Return the array, in a line if there is no axis, and the axis from the front."""
     if axis is None:
         array = as_array(arr)
         return (array if array.ndim == 1 else np.ravel(array)), 0
@@ -65,7 +63,7 @@ def _lined(arr: Any, axis: Any) -> tuple[Any, int]:
 
 
 def _known(name: str, obj: Any) -> Any:
-    """Places as plain integers; raise where they are not known."""
+    """Return places as plain integers; raise where they are not known."""
     value = value_of(obj)
     if value is None:
         raise DataDependentError(
@@ -105,7 +103,7 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
 
 
 def _is_one_part(obj: Any) -> bool:
-    """Whether NumPy copies the parts around what goes; it indexes with a mask otherwise."""
+    """Return whether NumPy copies the two parts around; otherwise it uses a mask."""
     if isinstance(obj, slice):
         return True
     places = np.asarray(obj)
@@ -113,7 +111,7 @@ def _is_one_part(obj: Any) -> bool:
 
 
 def _without_part(array: Any, at: int, part: slice) -> Any:
-    """All elements along an axis but those of a slice of steps of one."""
+    """Return all elements along an axis but those of a slice of steps of one."""
     length = array.shape[at]
     ends = [part.start, part.stop]
     ends = [n if n is None or (n >= 0) is True else n + length for n in ends]
@@ -129,7 +127,7 @@ def _without_part(array: Any, at: int, part: slice) -> Any:
 
 
 def _steps_of(part: slice, length: Any) -> tuple[Any, Any, int]:
-    """The first place, the number of places and the distance of a slice, going up."""
+    """Return first place, number and distance of the places of a slice, going up."""
     count, step = sliced((part.start, part.stop, part.step), length)
     if step > 0:
         first = 0 if part.start is None else _bounded(part.start, 0, length)
@@ -139,14 +137,14 @@ def _steps_of(part: slice, length: Any) -> tuple[Any, Any, int]:
 
 
 def _bounded(place: Any, least: int, most: Any) -> Any:
-    """A place counted from the front, no further out than the ends."""
+    """Count a place from the front, and keep it between the ends."""
     if (place >= 0) is not True:
         place = place + most - least
     return smaller(larger(place, least), most)
 
 
 def _places_between(array: Any, length: Any, part: slice) -> Any:
-    """The places that a slice in steps leaves out."""
+    """Return the places that a slice in steps leaves out."""
     first, count, step = _steps_of(part, length)
     at = numbers(0, length - count, array)
     gone = np.minimum((at - first) // (step - 1) + 1, count)
@@ -154,7 +152,10 @@ def _places_between(array: Any, length: Any, part: slice) -> Any:
 
 
 def _places_with_steps(array: Any, length: Any, part: slice) -> Any:
-    """Which element is at each place after an insertion in steps; the new ones come last."""
+    """Return the source of each place after an insertion in steps; new ones are last.
+
+    New ones are last.
+    """
     first, count, step = _steps_of(part, length)
     at = numbers(0, length + count, array)
     turn = (at - first) // (step + 1)
@@ -166,7 +167,7 @@ def _places_with_steps(array: Any, length: Any, part: slice) -> Any:
 
 
 def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
-    """Places of an axis of a length that is not known, counted from the front and sorted.
+    """Count the places of an axis of unknown length from the front, and sort them.
 
     None where their number or order depends on the length.
     """
@@ -192,12 +193,12 @@ def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
 
 
 def _from_the_front(place: int) -> tuple[bool, int]:
-    """Sorts the places that are counted from the end behind the others."""
+    """Sort the places that are counted from the end behind the others."""
     return place < 0, place
 
 
 def _places_left(array: Any, length: Any, gone: Sequence[Any]) -> Any:
-    """The places that are left where some, in order, are deleted."""
+    """Return the places that are left when some, in order, are deleted."""
     gone = [n for i, n in enumerate(gone) if not i or not is_known(n, gone[i - 1])]
     rest = numbers(0, length - len(gone), array)
     for place in gone:
@@ -206,7 +207,7 @@ def _places_left(array: Any, length: Any, gone: Sequence[Any]) -> Any:
 
 
 def _without(place: Any, length: int) -> Any:
-    """All places but one that is not known."""
+    """Return all places but one that is not known."""
     if place.shape or dtype_of(place).kind not in "iu":
         _known("np.delete", place)
     rest = numbers(0, length - 1, place)
@@ -245,7 +246,7 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _inserted_in_steps(array: Any, at: int, part: slice, new: Any) -> Any:
-    """An insertion before the places of a slice, along an axis of symbolic length."""
+    """Insert before the places of a slice, along an axis of symbolic length."""
     length = array.shape[at]
     shape = list(array.shape)
     shape[at] = _steps_of(part, length)[1]
@@ -257,7 +258,7 @@ def _inserted_in_steps(array: Any, at: int, part: slice, new: Any) -> Any:
 def _places_with(
     array: Any, length: Any, new: Sequence[Any], order: Sequence[int], count: Any
 ) -> Any:
-    """Which element is at each place after an insertion; the new ones come last.
+    """Return the source of each place after an insertion; the new ones are last.
 
     `new` are the places before which they are inserted, and `order` are their numbers.
     """
@@ -275,7 +276,7 @@ def _places_with(
 
 
 def _new_elements(array: Any, values: Any) -> Any:
-    """Values in the dtype of an array; a number is cast as NumPy does it."""
+    """Cast values to the dtype of an array; a number as NumPy casts it."""
     if not isinstance(values, int | float | complex):
         return value_for(array, as_array(values))
     number = np.array(values, dtype_of(array)).item()
@@ -283,7 +284,7 @@ def _new_elements(array: Any, values: Any) -> Any:
 
 
 def _for_one_place(new: Any, obj: Any, rank: int, at: int) -> Any:
-    """Values with the axes of the array; those for one place may be several."""
+    """Return values with the axes of the array; one place may take several."""
     missing = rank - new.ndim
     wide = np.expand_dims(new, tuple(range(missing))) if missing > 0 else new
     # As in a[:, 0, :] = new, which is not a[:, [0], :] = new.
@@ -292,7 +293,7 @@ def _for_one_place(new: Any, obj: Any, rank: int, at: int) -> Any:
 
 
 def _numbers(obj: Any, length: int) -> Any:
-    """The places that a slice, mask, int or sequence of ints names."""
+    """Return the places that a slice, mask, int or sequence of ints names."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(length))
     found = np.asarray(obj)
@@ -306,11 +307,7 @@ def _numbers(obj: Any, length: int) -> Any:
 def _(a: Any, new_shape: Any) -> Any:
     shape = list_of_ints(new_shape)
     if any(is_below(n, 0) for n in shape):
-        raise ShapeError(
-            "all elements of `new_shape` must be non-negative",
-            f"np.resize: new_shape={new_shape!r}",
-            do="give lengths of 0 or more",
-        )
+        numpy_refuses(np.resize, 0, shape, do="give lengths of 0 or more")
     line, size = np.ravel(as_array(a)), product(shape)
     # Sizes of 0 give zeros: a question only where they are 0 at tracing.
     if any(is_below(n, 1) and n == 0 for n in (size, line.shape[0])):
@@ -326,7 +323,7 @@ def _(a: Any, new_shape: Any) -> Any:
 def _(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     array, ends = as_array(filt), trim.lower()
     if ends not in ("fb", "bf", "f", "b"):
-        raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")
+        numpy_refuses(np.trim_zeros, filt, trim)
     rank = array.ndim
     axes = range(rank) if axis is None else normalize_axis_tuple(axis, rank, "axis")
     if not axes:
@@ -359,30 +356,20 @@ def _(condition: Any, arr: Any) -> Any:
 # ---- blocks ----
 
 
-def _block_depth(arrays: Any, place: str = "arrays") -> tuple[int, int]:
-    """Depth of nested lists, and the largest number of axes in them."""
-    if isinstance(arrays, tuple):
-        raise ArgumentError(
-            f"np.block: {place} is a tuple. Only lists can be used to arrange blocks",
-            do="write a list",
-        )
-    if not isinstance(arrays, list):
+def _block_depth(arrays: Any, outer: Any) -> tuple[int, int]:
+    """Return the depth of nested lists, and the largest number of axes in them."""
+    if not isinstance(arrays, list | tuple):
         return 0, np.ndim(arrays)
-    if not arrays:
-        raise ShapeError(
-            f"np.block: the list at {place} cannot be empty", do="give arrays"
-        )
-    found = [_block_depth(a, f"{place}[{i}]") for i, a in enumerate(arrays)]
-    if len({depth for depth, _ in found}) > 1:
-        raise ShapeError(
-            f"np.block: list depths are mismatched in {place}",
-            do="nest all arrays in the same number of lists",
+    found = [_block_depth(a, outer) for a in arrays]
+    if isinstance(arrays, tuple) or len({depth for depth, _ in found}) != 1:
+        numpy_refuses(
+            np.block, outer, do="nest all arrays in equally many lists, not tuples"
         )
     return found[0][0] + 1, max(rank for _, rank in found)
 
 
 def _leaf(arrays: Any) -> Any:
-    """An array of nested lists that is not a number."""
+    """Return the first array in nested lists."""
     found = (_leaf(a) for a in arrays) if isinstance(arrays, list) else (arrays,)
     return next((a for a in found if hasattr(a, "shape")), None)
 
@@ -398,7 +385,7 @@ def _blocked(arrays: Any, depth: int, rank: int, like: Any) -> Any:
 
 @register_numpy_function(np.block)
 def _(arrays: Any) -> Any:
-    depth, rank = _block_depth(arrays)
+    depth, rank = _block_depth(arrays, arrays)
     found = _blocked(arrays, depth, max(depth, rank), _leaf(arrays))
     return found if depth else np.copy(found)
 
@@ -407,69 +394,39 @@ def _(arrays: Any) -> Any:
 
 
 def _padded(x: Any, pad_width: Sequence[Sequence[int]], value: Any) -> Any:
-    """The array with a value around it; NumPy refuses an empty list of pairs."""
+    """Pad an array with a value; NumPy refuses an empty list of pairs."""
     return np.pad(x, pad_width, constant_values=value) if pad_width else np.copy(x)
 
 
-_pad = numpy_operator(
-    "pad",
-    "(Array x, int[][] pad_width, Scalar value=0) -> Array",
-    _padded,
-)
-
-
-def _quick_pad(x: Any, pad_width: Sequence[Sequence[int]], value: Any = 0) -> Any:
-    """As `numpy.pad`, which takes eight times the time for a small array.
-
-    The result is filled with the value, and the array is written into it.
-    """
-    widths = [n for pair in pad_width for n in pair]
-    if not any(widths) or min(widths) < 0 or x.dtype.kind not in "biufc":
-        return _padded(x, pad_width, value)
-    shape, key = [], []
-    for n, (before, after) in zip(x.shape, pad_width, strict=True):
-        shape.append(before + n + after)
-        key.append(slice(before, before + n))
-    order: Any = "F" if x.flags.fnc else "C"
-    if type(value) is int and value == 0:
-        out = np.zeros(shape, x.dtype, order)
-    else:
-        out = np.empty(shape, x.dtype, order)
-        # A scalar of NumPy is cast into an array where Python's number is refused.
-        out[...] = np.array([value])[0]
-    out[tuple(key)] = x
-    return out
-
-
-_pad.register_kernel("cpu", _quick_pad)
-
-
-@_pad.register_fake
-def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
+def _fake_pad(x: Any, pad_width: Any, value: Any) -> FakeArray:
     if type(value) is int:
         np.pad(np.zeros(1, x.dtype), 1, constant_values=value)  # raises as NumPy does
     shape = [b + n + a for n, (b, a) in zip(x.shape, pad_width, strict=True)]
     return packed_as(x, shape, x.dtype)
 
 
-@_pad.register_vmap
-def _(info: Any, in_dims: Any, x: Any, pad_width: Any, value: Any) -> Any:
-    return _pad(batch_first(x, in_dims[0]), [(0, 0), *pad_width], value), 0
-
-
-@_pad.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    t, pad_width = tangents[0], primals[1]
-    return _pad(*primals), None if t is None else _pad(t, pad_width)
-
-
 def _unpadded(g: Any, shape: Sequence[Any], pad_width: Any) -> Any:
-    """The part of a gradient that belongs to the array."""
+    """Return the part of a gradient that belongs to the array."""
     pairs = zip(shape, pad_width, strict=True)
     return g[tuple([slice(b, b + n) for n, (b, _) in pairs])]
 
 
+_pad = numpy_operator(
+    "pad", "(Array x, int[][] pad_width, Scalar value=0) -> Array", _padded
+)
+_pad.register_fake(_fake_pad)
+_pad.register_vmap(
+    rows_first(_pad, pad_width=lambda width, shape: [[0, 0], *map(list, width)])
+)
 _pad.register_autograd(partials({"x": (_unpadded, ("x_shape", "pad_width"))}))
+
+
+@_pad.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    # It is linear but for the value, whose tangent is 0.
+    t, pad_width = tangents[0], primals[1]
+    return _pad(*primals), None if t is None else _pad(t, pad_width)
+
 
 # Modes that pad with a value of the elements near the edge.
 _STATISTICS: dict[str, Any] = {
@@ -528,7 +485,7 @@ def _pad_by_index(x: Any, widths: Sequence[tuple[int, int]], mode: Any) -> Any:
 
 
 def _places(x: Any, axis: int, width: tuple[int, int], mode: Any) -> Any:
-    """Which elements are in the padded array, for a mode that repeats elements."""
+    """Return which elements a padded array has, for modes that repeat elements."""
     length, (before, after) = x.shape[axis], width
     if all(type(n) is int for n in (length, before, after)):
         return np.pad(np.arange(length), width, mode=mode)
@@ -550,7 +507,7 @@ def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
             do="pad with mode='constant', and write into the result",
         )
     if mode not in _KEYWORDS:
-        raise ValueError(f"mode '{mode}' is not supported")
+        numpy_refuses(np.pad, 0, 0, mode)
     for name in keywords:
         if name != _KEYWORDS[mode]:
             raise ArgumentError(
@@ -563,14 +520,11 @@ def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
 
 
 def _check_axes(shape: Sequence[int], widths: Sequence[tuple[int, int]]) -> None:
-    for axis, (length, width) in enumerate(zip(shape, widths, strict=True)):
+    for length, width in zip(shape, widths, strict=True):
         if width == (0, 0):
             continue
         if is_below(length, 1):
-            raise ValueError(
-                f"can't extend empty axis {axis} using modes other than 'constant' or"
-                " 'empty'"
-            )
+            numpy_refuses(np.pad, np.zeros(typical(shape)), widths, "edge")
         check(length > 0)
 
 
@@ -579,12 +533,12 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
 
 
 def _edge(x: Any, axis: int, at: int) -> Any:
-    """One element of each line; its axis stays, with length one."""
+    """Return one element of each line; its axis stays, with length one."""
     return x[(*(slice(None),) * axis, at, None)]
 
 
 def _around(before: Any, x: Any, after: Any, axis: int) -> Any:
-    """An array with blocks before and after it, in its own dtype."""
+    """Join an array and blocks before and after it, in its own dtype."""
     blocks = [b.astype(x.dtype) if b.dtype != x.dtype else b for b in (before, after)]
     return np.concatenate([blocks[0], x, blocks[1]], axis)
 
@@ -607,15 +561,15 @@ def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
                 axis,
             )
             for end, edge, count in zip(
-                _numbers_pad(ends[axis]), edges, width, strict=True
+                _end_values(ends[axis]), edges, width, strict=True
             )
         ]
         x = _around(ramps[0], x, np.flip(ramps[1], axis), axis)
     return x
 
 
-def _numbers_pad(values: Any) -> Any:
-    """The two values of an axis: plain ones as Python's numbers."""
+def _end_values(values: Any) -> Any:
+    """Return the two values of an axis; plain ones as Python's numbers."""
     return values if isinstance(values, Tracer | FakeArray) else values.tolist()
 
 
@@ -630,7 +584,7 @@ def _pad_statistic(
         length = x.shape[axis]
         near = [length if c is None else smaller(c, length) for c in count]
         if has_none(near) and mode in ("maximum", "minimum"):
-            raise ValueError("stat_length of 0 yields no value for padding")
+            numpy_refuses(np.pad, np.zeros(1), 1, mode, stat_length=0)
         sides = _part(x, axis, 0, near[0]), _part(x, axis, length - near[1], length)
         x = _around(*_blocks(x, axis, width, sides, mode), axis)
     return x
@@ -675,7 +629,7 @@ def _pad_odd(x: Any, axis: int, width: tuple[int, int], *, includes_edge: bool) 
 
 
 def _pairs(given: Any, rank: int) -> list[tuple[int, int]]:
-    """Numbers of elements at both ends of each axis."""
+    """Return the numbers of elements at both ends of each axis."""
     counts = np.round(np.asarray(given)).astype(np.intp)
     if np.any(counts < 0):
         raise ValueError("index can't contain negative values")
@@ -683,7 +637,7 @@ def _pairs(given: Any, rank: int) -> list[tuple[int, int]]:
 
 
 def _pad_widths(x: Any, pad_width: Any) -> list[tuple[int, int]]:
-    """The numbers of elements to add before and after each axis."""
+    """Return the numbers of elements to add before and after each axis."""
     if type(pad_width) is int and pad_width >= 0:  # as usual
         return [(pad_width, pad_width)] * x.ndim
     if isinstance(pad_width, dict):
@@ -693,16 +647,9 @@ def _pad_widths(x: Any, pad_width: Any) -> list[tuple[int, int]]:
         pad_width = given
     widths = array_of_sizes(pad_width)
     if widths.dtype.kind not in "iuO" and widths.size:
-        raise ArgumentError(
-            f"np.pad: `pad_width` must be of integral type, got {pad_width!r}",
-            do="give ints: ((before, after), ...)",
-        )
+        numpy_refuses(np.pad, x, pad_width, do="give ints: ((before, after), ...)")
     if any(is_below(width, 0) for width in widths.ravel().tolist()):
-        raise ShapeError(
-            "index can't contain negative values",
-            f"np.pad: pad_width={pad_width!r}",
-            do="slice the array to make it shorter",
-        )
+        numpy_refuses(np.pad, x, pad_width, do="slice the array to make it shorter")
     pairs = np.broadcast_to(widths, (x.ndim, 2))
     return [(size_of(b), size_of(a)) for b, a in pairs]
 

@@ -73,12 +73,12 @@ _PHASES = (
 
 
 def _columns(v: Any, w: Any) -> Any:
-    """The columns of matrices times numbers."""
+    """Multiply the columns of matrices by numbers."""
     return v * row(w)
 
 
 def _steady_phases(name: str, inner: Any, g: Any, of: Any) -> Any:
-    """The products of eigenvectors and gradients; raise where the phases `of` matter."""
+    """Multiply eigenvectors and gradients; raise where the phases `of` matter."""
     turn = column(np.imag(diagonal(inner)) * of)
     what, do = _PHASES
     return require(inner, is_more(turn, g), what.format(name), do)
@@ -88,7 +88,7 @@ def _steady_phases(name: str, inner: Any, g: Any, of: Any) -> Any:
 
 
 def _is_upper(uplo: Any) -> bool:
-    """Whether UPLO names the upper triangle."""
+    """Return whether UPLO names the upper triangle."""
     if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
         raise ArgumentError(
             f"UPLO must be 'L' or 'U', got {uplo!r}", do="name the triangle to read"
@@ -225,7 +225,7 @@ def eig(a: Any) -> Any:
 
 
 def _as_numpy(a: Any, w: Any, *more: Any) -> tuple[Any, ...]:
-    """Complex results; real ones for a real matrix whose eigenvalues are known as real."""
+    """Return complex results; real ones if a real matrix has real eigenvalues."""
     if SINCE_2_5:
         return (w, *more)
     is_real = not is_complex(a) and is_known(w) and bool(np.all(np.imag(w) == 0))
@@ -276,7 +276,7 @@ def _eig_backward(ctx: Any, by_w: Any, by_v: Any) -> Any:
 
 
 def _columns_of_diagonal(v: Any, w: Any) -> Any:
-    """The product of a diagonal matrix and transposed eigenvectors."""
+    """Multiply a diagonal matrix by transposed eigenvectors."""
     return column(w) * transposed(v)
 
 
@@ -342,7 +342,7 @@ def _(primals: Any, tangents: Any) -> Any:
 # matrices Wan and Zhang, "Automatic differentiation for complex valued SVD", 2019.
 
 
-_SINGULAR_PHASES = (
+_PHASES_OF_BOTH = (
     (
         "np.linalg.svd: the gradient depends on the phases of complex singular vectors, which"
         " are arbitrary"
@@ -369,7 +369,7 @@ def svd(a: Any, full_matrices: bool = True) -> Any:
 
 @custom_op("np::svdvals", mutates_args=(), schema="(Array a) -> Array")
 def svdvals(a: Any) -> Any:
-    """Singular values of matrices, in descending order."""
+    """Return singular values of matrices, in descending order."""
     return np.linalg.svd(a, compute_uv=False)
 
 
@@ -392,7 +392,7 @@ register_numpy_function(np.linalg.svdvals, lambda x, /: svdvals(x))
 
 
 def _hermitian(a: Any) -> Any:
-    """From the eigenvalues, sorted by their absolute values; signs move to Vh."""
+    """Return the decomposition by sorted absolute eigenvalues; signs move to Vh."""
     w, v = np.linalg.eigh(a)
     order = np.flip(np.argsort(np.absolute(w)), -1)
     w = np.take_along_axis(w, order, axis=-1)
@@ -451,7 +451,7 @@ def _svdvals_pull(g: Any, a: Any) -> Any:
 
 
 def _by_values(g: Any, u: Any, vh: Any) -> Any:
-    """The gradient of the matrices from that of their singular values."""
+    """Return the gradient of the matrices from that of their singular values."""
     return np.matmul(conj(u) * row(g), conj(vh))
 
 
@@ -477,13 +477,16 @@ def _sums_of(s: Any) -> Any:
 
 
 def _turns(both: Any, apart: Any, s: Any) -> tuple[Any, Any]:
-    """Half of each part over its gap."""
+    """Divide half of each part by its gap."""
     near = off_diagonal(over_gaps(both, steps_of(s), s))
     return near * 0.5, _over_sums(apart, s) * 0.5
 
 
 def _over_sums(x: Any, s: Any) -> Any:
-    """With a zero diagonal for real numbers, where phases are signs."""
+    """Divide by the sums; the diagonal is 0 for real numbers, whose phases are signs.
+
+    The diagonal is 0 for real numbers, whose phases are signs.
+    """
     found = over_gaps(x, _sums_of(s), s)
     return found if is_complex(x) else off_diagonal(found)
 
@@ -519,13 +522,13 @@ def _svd_backward(ctx: Any, by_u: Any, by_s: Any, by_vh: Any) -> Any:
 
 
 def _on_diagonal(g: Any, s: Any) -> Any:
-    """Diagonal matrices."""
+    """Make diagonal matrices."""
     wide = np.broadcast_to(row(g), (*s.shape, s.shape[-1]))
     return lower(upper(wide))
 
 
 def _main_part(u: Any, g: Any, count: int) -> Any:
-    """The gradient by the first columns, to which the others are orthogonal."""
+    """Return the gradient by the first columns, to which the others are orthogonal."""
     if same_size(u.shape[-1], count):
         return g
     main, rest = u[..., :count], u[..., count:]
@@ -533,7 +536,7 @@ def _main_part(u: Any, g: Any, count: int) -> Any:
 
 
 def _core(u: Any, s: Any, v: Any, by_u: Any, by_v: Any) -> Any:
-    """The gradient by the matrix, seen from the singular vectors."""
+    """Return the gradient by the matrix, seen from the singular vectors."""
     by_phase = 0.0
     skew = []
     for x, g in ((u, by_u), (v, by_v)):
@@ -548,13 +551,13 @@ def _core(u: Any, s: Any, v: Any, by_u: Any, by_v: Any) -> Any:
     if is_complex(u):
         whole = np.concatenate([g for g in (by_u, by_v) if g is not None], -2)
         wrong = is_more(column(by_phase), whole)
-        both = require(both, wrong, *_SINGULAR_PHASES)
+        both = require(both, wrong, *_PHASES_OF_BOTH)
     near, far = _turns(both, first - second, s)
     return near + far
 
 
 def _outside(x: Any, g: Any, s: Any) -> Any:
-    """The part of the gradient that is orthogonal to the vectors, over the values."""
+    """Return the part of the gradient orthogonal to the vectors, over the values."""
     part = g - np.matmul(x, np.matmul(adjoint(x), g))
     return _over_values(part, s)
 
@@ -584,7 +587,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 
 def _moved(u: Any, turn: Any, pushed: Any, s: Any) -> Any:
-    """Change of singular vectors: their turn among each other, and out of their space."""
+    """Return the change of singular vectors, within their space and out of it."""
     count = s.shape[-1]
     main = u[..., :count]
     found = np.matmul(main, turn)

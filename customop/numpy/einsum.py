@@ -19,6 +19,7 @@ from customop import (
 from customop.numpy.arguments import (
     OF_NUMPY,
     as_array,
+    as_dtype,
     as_order,
     broadcast,
     cast,
@@ -56,8 +57,12 @@ def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
 
 
 @lru_cache(maxsize=1024)
+
+# ---- the operator, its fake kernel and its rules ----
+
+
 def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """The letters of the operands and the result, with letters for each ellipsis."""
+    """Return the letters of operands and result, with letters for each ellipsis."""
     text = subscripts.replace(" ", "")
     given, arrow, result = text.partition("->")
     terms = given.split(",")
@@ -124,7 +129,7 @@ def _in_order_of(
     lengths: dict[str, Any],
     dtype: Any,
 ) -> FakeArray:
-    """A result whose axes lie in memory in the order that fits the operands.
+    """Return a result whose axes lie in memory in the order that fits the operands.
 
     NumPy goes over the letters of the result, then over those that are summed, as over
     the axes of an elementwise operation. Source: ``order="K"`` in `numpy.einsum`.
@@ -141,7 +146,7 @@ def _in_order_of(
 
 
 def _steps(x: Any, term: str, letters: Sequence[str]) -> tuple[int, ...]:
-    """The stride of an operand along each letter; 0 where it has one element."""
+    """Return the stride of an operand along each letter; 0 where it has one element."""
     steps = dict.fromkeys(letters, 0)
     for letter, n, step in zip(term, typical(x.shape), typical(x.strides), strict=True):
         steps[letter] += 0 if n == 1 else step
@@ -149,7 +154,7 @@ def _steps(x: Any, term: str, letters: Sequence[str]) -> tuple[int, ...]:
 
 
 def _joint(known: Any, length: Any, letter: str, subscripts: str) -> Any:
-    """The length of a letter in the result, of those of two axes."""
+    """Return the length of a letter in the result, of those of two axes."""
     try:
         return broadcast((known,), (length,))[0]
     except ValueError:
@@ -181,7 +186,7 @@ def _einsum_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
 
 
 def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
-    """Gradient of one operand: the einsum of the cotangent and the other operands.
+    """Return the gradient of one operand: an einsum of the cotangent and the others.
 
     It is broadcast along letters that nothing else has, and lies on the diagonal for a
     letter that the operand repeats.
@@ -203,7 +208,7 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
 
 
 def _of_several(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
-    """The einsum of several arrays, by functions that do it faster, if there are any."""
+    """Compute an einsum of several arrays, by faster functions if there are any."""
     keys = _product_keys(text)
     if keys is None:
         if len(arrays) == 2:
@@ -216,7 +221,7 @@ def _of_several(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
 
 
 def _placed(x: Any, axes: Any, key: Any) -> Any:
-    """An array with its axes in an order, and new ones where a key has None."""
+    """Return an array with its axes in an order, and new ones where a key has None."""
     if axes is not None:
         x = np.transpose(x, axes)
     if key is None:
@@ -228,7 +233,7 @@ def _placed(x: Any, axes: Any, key: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _product_keys(text: str) -> list[Any] | None:
-    """How the operands become arrays to multiply, if nothing else is done; or None.
+    """Return how the operands become arrays to multiply, if that is all; or None.
 
     Then no letter is summed or repeated. For each operand the order of its axes, and a key
     that adds those of the result which it lacks; None where it stays as it is.
@@ -247,7 +252,7 @@ def _product_keys(text: str) -> list[Any] | None:
 
 
 def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
-    """The einsum of two arrays: as a product of matrices, if it is one.
+    """Compute an einsum of two arrays, as a product of matrices if it is one.
 
     That takes a tenth of the time for matrices of 100 rows, and sums in another order.
     """
@@ -268,7 +273,7 @@ def _by_matmul(text: str, arrays: Sequence[Any], optimize: bool) -> Any:
 
 @lru_cache(maxsize=1024)
 def _matrix_turns(text: str) -> tuple[bool, bool, bool] | None:
-    """Whether the first, the second and the result have to be transposed; or None.
+    """Return which of both factors and the result to transpose; or None.
 
     The letters of a batch come first, in one order; one letter more is summed, and one of
     each operand is left.
@@ -292,7 +297,7 @@ def _matrix_turns(text: str) -> tuple[bool, bool, bool] | None:
 
 @lru_cache(maxsize=1024)
 def _pulled(terms: tuple[str, ...], result: str, index: int) -> tuple[str, str, str]:
-    """The subscripts for the gradient of an operand, its letters there, and all of them."""
+    """Return the subscripts of an operand's gradient, its letters, and all of them."""
     others = [*terms[:index], *terms[index + 1 :]]
     known = set("".join([result, *others]))
     letters = "".join(dict.fromkeys(terms[index]))
@@ -301,7 +306,7 @@ def _pulled(terms: tuple[str, ...], result: str, index: int) -> tuple[str, str, 
 
 
 def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
-    """The gradient with its missing axes, broadcast to the operand."""
+    """Broadcast a gradient with missing axes to the operand."""
     own = [x.shape[term.index(c)] for c in letters]
     if not reached and isinstance(found, OF_NUMPY):  # a third of the time
         return widened(found, tuple(own), None, keepdims=True)
@@ -314,7 +319,7 @@ def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
 
 
 def _on_diagonal(found: Any, letters: str, term: str) -> Any:
-    """The gradient with the axes of repeated letters, zero off the diagonal."""
+    """Spread a gradient over the axes of repeated letters, zero off the diagonal."""
     if letters == term:
         return found
     spare = iter(_spare_letters(term))
@@ -368,7 +373,10 @@ _NUMBERED = _LETTERS[26:] + _LETTERS[:26]
 
 
 def _as_text(operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Subscripts and arrays, from either form: text first, or lists after arrays."""
+    """Return subscripts and arrays from either form: text first, or lists after arrays.
+
+    Text first, or lists after arrays.
+    """
     if isinstance(operands[0], str):
         return operands[0], [as_array(x) for x in operands[1:]]
     count = len(operands) // 2
@@ -389,7 +397,7 @@ def _term(axes: Sequence[Any]) -> str:
 
 
 def _is_rearranged(text: str, arrays: Sequence[Any]) -> bool:
-    """Whether nothing is computed: NumPy 2.4 gives a view, and ignores a dtype."""
+    """Return whether nothing is computed: NumPy 2.4 returns a view without a cast."""
     if len(arrays) > 1:
         return False
     terms, result = _terms(text, _ranks(arrays))
@@ -397,7 +405,7 @@ def _is_rearranged(text: str, arrays: Sequence[Any]) -> bool:
 
 
 def _rearranged(text: str, array: Any) -> Any:
-    """The view of an array that einsum gives, or None where it gives no view."""
+    """Return the view of an array that einsum gives, or None where it gives no view."""
     (term,), result = _terms(text, _ranks([array]))
     letters = list(term)
     if not letters:
@@ -418,11 +426,11 @@ def _cast(arrays: Sequence[Any], dtype: Any, casting: Any) -> list[Any]:
     for x in arrays:
         if not np.can_cast(dtype_of(x), dtype, casting):
             raise ArgumentError(
-                f"np.einsum: {dtype_of(x)} is not cast to dtype={np.dtype(dtype)} with"
+                f"np.einsum: {dtype_of(x)} is not cast to dtype={as_dtype(dtype)} with"
                 f" casting={casting!r}",
                 do="give casting='unsafe', or leave dtype= away",
             )
-    return [cast(x, np.dtype(dtype)) for x in arrays]
+    return [cast(x, as_dtype(dtype)) for x in arrays]
 
 
 @register_numpy_function(np.einsum)

@@ -20,9 +20,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from customop import (
     FakeArray,
     Operator,
-    ShapeError,
     fake_like,
-    partials,
     register_numpy_function,
 )
 from customop.numpy.arguments import (
@@ -34,6 +32,7 @@ from customop.numpy.arguments import (
     is_below,
     is_known,
     larger,
+    numpy_refuses,
     same_shape,
     size_of,
     smaller,
@@ -42,13 +41,12 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.index_operators import constant, numbers
 from customop.numpy.rules import (
-    batch_first,
+    aligned_rows,
     device_of,
     is_complex,
     numpy_operator,
-    padded_rows,
+    register_bilinear,
     register_linear,
-    sum_of,
 )
 
 # ---- discrete Fourier transforms: the functions of `numpy.fft` ----
@@ -113,18 +111,8 @@ def _check(s: Sequence[int], norm: Any) -> None:
     """Raise for lengths and norms that NumPy refuses, in its words."""
     for length in s:
         if is_below(length, 1):
-            raise ShapeError(
-                f"Invalid number of FFT data points ({length}) specified.",
-                do="give lengths of at least 1",
-            )
-    if norm not in _SWAPPED:
-        raise _wrong_norm(norm)
-
-
-def _wrong_norm(norm: Any) -> ValueError:
-    return ValueError(
-        f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".'
-    )
+            numpy_refuses(np.fft.fft, [0.0], length, do="give lengths of at least 1")
+    _swapped(norm)
 
 
 fftn: Operator[..., Any] = _transform("fftn", np.fft.fft, np.fft.fftn)
@@ -136,11 +124,11 @@ irfftn: Operator[..., Any] = _transform(
     "irfftn", np.fft.irfft, np.fft.irfftn, lambda n: n
 )
 
-# ---- transposes ----
+# ---- transposes of the transforms ----
 
 
-def resized(x: Any, shape: Sequence[int]) -> Any:
-    """The array cut at the ends of its axes, or with zeros added there."""
+def _resized(x: Any, shape: Sequence[int]) -> Any:
+    """Cut an array at the ends of its axes, or add zeros there."""
     if same_shape(x.shape, shape):
         return x
     if not all((n <= m) is True for n, m in zip(x.shape, shape, strict=True)):
@@ -150,7 +138,7 @@ def resized(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _weights(spectrum: Any, n: int, axis: int) -> Any:
-    """How often each element of a half spectrum is in the whole one, of length n."""
+    """Return how often the whole spectrum, of length n, has each element of a half."""
     axis = normalize_axis_index(axis, spectrum.ndim)
     found = _counts(n, spectrum)
     wide = np.reshape(found, (-1, *(1,) * (spectrum.ndim - axis - 1)))
@@ -170,19 +158,19 @@ def _counts(n: int, like: Any) -> Any:
 
 def _fftn_pull(op: Operator[..., Any]) -> Callable[..., Any]:
     def pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
-        return resized(op(g, s, axes, norm), shape)
+        return _resized(op(g, s, axes, norm), shape)
 
     return pull
 
 
 def _rfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
     whole = np.conjugate(g) / _weights(g, s[-1], axes[-1])
-    return resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
+    return _resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
 
 
 def _irfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
     half = np.conjugate(rfftn(g, s, axes, _SWAPPED[norm]))
-    return resized(half * _weights(half, s[-1], axes[-1]), shape)
+    return _resized(half * _weights(half, s[-1], axes[-1]), shape)
 
 
 register_linear(fftn, _fftn_pull(fftn))
@@ -194,7 +182,7 @@ register_linear(irfftn, _irfftn_pull)
 
 
 def _half(n: int) -> int:
-    """Length of the real array of a half spectrum, where none is given."""
+    """Return the length of the real array of a half spectrum, where none is given."""
     return (n - 1) * 2
 
 
@@ -214,7 +202,7 @@ def _serve_one(function: Any, op: Operator[..., Any], default: Any = _whole) -> 
 def _along(
     op: Operator[..., Any], a: Any, n: Any, axis: Any, norm: Any, default: Any = _whole
 ) -> Any:
-    """A transform along one axis; of n elements, or as many as the array has."""
+    """Transform along one axis, of n elements or of as many as the array has."""
     a = as_array(a)
     axis = normalize_axis_index(operator.index(axis), a.ndim)
     as_size = size_of if op is rfftn else whole  # NumPy 2.4
@@ -229,8 +217,9 @@ _serve_one(np.fft.irfft, irfftn, _half)
 
 
 def _swapped(norm: Any) -> Any:
+    """Return the convention of the transposed transform; raise if there is none."""
     if norm not in _SWAPPED:
-        raise _wrong_norm(norm)
+        numpy_refuses(np.fft.fft, [0.0], norm=norm)
     return _SWAPPED[norm]
 
 
@@ -250,7 +239,7 @@ def _(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None)
 def _lengths_and_axes(
     a: Any, s: Any, axes: Any, default: Any
 ) -> tuple[list[int], list[int]]:
-    """The lengths and axes of a transform; `default` gives the last length."""
+    """Return the lengths and axes of a transform; `default` gives the last length."""
     if s is None:
         axes = list(range(-a.ndim, 0) if axes is None else axes)
         own = [a.shape[normalize_axis_index(i, a.ndim)] for i in axes]
@@ -261,9 +250,11 @@ def _lengths_and_axes(
         axes = range(-len(s), 0)
     axes = [normalize_axis_index(operator.index(i), a.ndim) for i in axes]
     if len(s) != len(axes):
-        raise ShapeError(
-            "Shape and axes have different lengths.",
-            f"np.fft: s={s}, axes={axes}",
+        numpy_refuses(
+            np.fft.fftn,
+            a,
+            s,
+            axes,
             do="give a length for each axis; -1 keeps the one of the array",
         )
     if None in s:
@@ -285,7 +276,7 @@ def _one_by_one(
     steps: Sequence[tuple[Operator[..., Any], int, int]],
     norm: Any,
 ) -> Any:
-    """Transforms along one axis after the other, which may repeat an axis."""
+    """Transform along one axis after the other; an axis may be repeated."""
     for op, length, axis in steps:
         a = op(a, [length], [axis], norm)
     return a
@@ -319,7 +310,7 @@ def _serve_many(
 
 
 def _backwards(op: Operator[..., Any]) -> Callable[..., Any]:
-    """Complex transforms begin with the last axis."""
+    """List the steps of a complex transform, which begins with the last axis."""
     return lambda s, axes: [
         (op, n, axis) for n, axis in zip(s[::-1], axes[::-1], strict=True)
     ]
@@ -362,7 +353,7 @@ register_numpy_function(
 )
 
 
-# ---- kernel ----
+# ---- np.convolve: the kernel ----
 
 
 def _convolved(a: Any, v: Any, mode: Any) -> Any:
@@ -372,7 +363,7 @@ def _convolved(a: Any, v: Any, mode: Any) -> Any:
     if v.shape[-1] > a.shape[-1]:
         a, v = v, a
     outer = np.broadcast_shapes(a.shape[:-1], v.shape[:-1])
-    length = _length_signal(a.shape[-1], v.shape[-1], mode)
+    length = _convolved_length(a.shape[-1], v.shape[-1], mode)
     out = np.zeros_like(
         a, shape=(*outer, length), dtype=np.result_type(a, v), order="C"
     )
@@ -400,8 +391,8 @@ def _by_tap(out: Any, a: Any, v: Any, mode: str) -> None:
         place += a[..., start:stop] * v[..., k : k + 1]
 
 
-def _length_signal(a: int, v: int, mode: str) -> int:
-    """Length of a convolution."""
+def _convolved_length(a: int, v: int, mode: str) -> int:
+    """Return the length of a convolution."""
     if mode == "full":
         return a + v - 1
     longer = larger(a, v)
@@ -409,12 +400,12 @@ def _length_signal(a: int, v: int, mode: str) -> int:
 
 
 def _skipped(a: int, v: int, mode: str) -> int:
-    """The number of elements of the full convolution before the first one."""
+    """Return the number of elements of the full convolution before the first one."""
     shorter = smaller(a, v)
     return {"full": 0, "same": (shorter - 1) // 2, "valid": shorter - 1}[mode]
 
 
-# ---- operator ----
+# ---- np.convolve: the operator ----
 
 convolve: Operator[..., Any] = numpy_operator(
     "convolve",
@@ -427,7 +418,7 @@ convolve: Operator[..., Any] = numpy_operator(
 @convolve.register_fake
 def _(a: Any, v: Any, mode: str) -> FakeArray:
     outer = broadcast(a.shape[:-1], v.shape[:-1])
-    length = _length_signal(a.shape[-1], v.shape[-1], mode)
+    length = _convolved_length(a.shape[-1], v.shape[-1], mode)
     dtype = np.result_type(a.dtype, v.dtype)
     return FakeArray((*outer, length), dtype, device=device_of(a))
 
@@ -437,7 +428,7 @@ def _flipped(x: Any) -> Any:
 
 
 def _pull(g: Any, shape: Sequence[int], other: Any, mode: str) -> Any:
-    """Gradient of one factor of these lengths, not yet summed over broadcast axes."""
+    """Return the gradient of one factor, not yet summed over broadcast axes."""
     own, count = shape[-1], other.shape[-1]
     if mode == "valid":
         is_shorter = own < count
@@ -457,59 +448,40 @@ def _pull(g: Any, shape: Sequence[int], other: Any, mode: str) -> Any:
 
 
 def _part(x: Any, start: Any, length: Any) -> Any:
-    """So many elements along the last axis: of a slice the length is not certain."""
+    """Return so many elements along the last axis.
+
+    A slice would have an unknown length.
+
+    A slice would have an unknown length.
+    """
     return np.take(x, numbers(start, start + length, x), -1)
 
 
-convolve.register_autograd(
-    partials(
-        {
-            "a": (_pull, ["a_shape", "v", "mode"]),
-            "v": (_pull, ["v_shape", "a", "mode"]),
-        }
-    )
+register_bilinear(
+    convolve,
+    (_pull, ["a_shape", "v", "mode"]),
+    (_pull, ["v_shape", "a", "mode"]),
 )
-
-
-@convolve.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a, v, mode), (ta, tv, _) = primals, tangents
-    y = convolve(a, v, mode)
-    parts = [] if ta is None else [convolve(ta, v, mode)]
-    parts += [] if tv is None else [convolve(a, tv, mode)]
-    return y, sum_of(parts, y)
 
 
 @convolve.register_vmap
 def _(info: Any, in_dims: Any, a: Any, v: Any, mode: str) -> Any:
-    rank = max(x.ndim - (d is not None) for x, d in ((a, in_dims[0]), (v, in_dims[1])))
-    rows = [
-        x if d is None else padded_rows(batch_first(x, d), rank)
-        for x, d in ((a, in_dims[0]), (v, in_dims[1]))
-    ]
-    return convolve(*rows, mode), 0
+    return convolve(*aligned_rows(in_dims, a, v), mode), 0
 
 
-# ---- NumPy's functions ----
+# ---- np.convolve and np.correlate: their arguments ----
 
 
-def _sequence(x: Any, name: str) -> Any:
-    """An array of one axis that has elements."""
-    if x.ndim != 1:
-        raise ShapeError(
-            f"object {'too deep' if x.ndim else 'of too small depth'} for desired array",
-            f"np.convolve and np.correlate: {name} has the shape {tuple(x.shape)}",
-            do="use customop.vmap for rows",
+def _check_sequences(function: Any, *sequences: Any) -> None:
+    """Raise unless arrays have one axis each, and elements."""
+    if any(x.ndim != 1 or is_known(x.shape[0], 0) for x in sequences):
+        numpy_refuses(
+            function, *sequences, do="give lines of elements, or use customop.vmap"
         )
-    if is_known(x.shape[0], 0):
-        raise ShapeError(
-            f"{name} cannot be empty", do="give sequences of at least one element"
-        )
-    return x
 
 
 def _checked(mode: Any) -> str:
-    """The mode; NumPy's error if it does not exist."""
+    """Return the mode; NumPy's error if it does not exist."""
     np.convolve([1.0], [1.0], mode)
     return str({0: "valid", 1: "same", 2: "full"}.get(mode, mode))
 
@@ -517,12 +489,14 @@ def _checked(mode: Any) -> str:
 @register_numpy_function(np.convolve)
 def _(a: Any, v: Any, mode: Any = "full") -> Any:
     a, v = (np.reshape(x, (1,)) if not x.ndim else x for x in map(as_array, (a, v)))
-    return convolve(_sequence(a, "a"), _sequence(v, "v"), _checked(mode))
+    _check_sequences(np.convolve, a, v)
+    return convolve(a, v, _checked(mode))
 
 
 @register_numpy_function(np.correlate)
 def _(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = _sequence(as_array(a), "a"), _sequence(as_array(v), "v")
+    a, v = as_array(a), as_array(v)
+    _check_sequences(np.correlate, a, v)
     v = np.conjugate(v) if is_complex(v) else v
     mode, is_longer = _checked(mode), v.shape[0] > a.shape[0]
     if mode == "same" and type(is_longer) is not bool:
@@ -535,7 +509,7 @@ def _(a: Any, v: Any, mode: Any = "valid") -> Any:
 
 
 def _correlated(a: Any, v: Any) -> Any:
-    """The mode "same" where it is not known which sequence is longer."""
+    """Return the mode "same" where it is not known which sequence is longer."""
     most, least = larger(a.shape[0], v.shape[0]), smaller(a.shape[0], v.shape[0])
     is_longer = smaller(larger(v.shape[0] - a.shape[0], 0), 1)
     start = (least - 1 + is_longer) // 2

@@ -31,21 +31,23 @@ from customop.numpy.arguments import (
     is_below,
     is_empty,
     is_known,
+    numpy_refuses,
     product,
     shape_of,
     size_of,
+    typical,
     value_of,
     warn_user,
     whole,
 )
 from customop.numpy.create import array_like
 from customop.numpy.rules import (
+    aligned_rows,
     batch_first,
     device_of,
     is_complex,
     no_gradient,
     numpy_operator,
-    padded_rows,
     register_linear_jvp,
     view_of,
 )
@@ -123,14 +125,11 @@ def _(info: Any, in_dims: Any, x: Any, length: int) -> Any:
 
 @bin_sum.register_vmap
 def _(info: Any, in_dims: Any, weights: Any, x: Any, length: int) -> Any:
-    pairs = ((weights, in_dims[0]), (x, in_dims[1]))
-    rank = max(a.ndim - (d is not None) for a, d in pairs)
-    rows = [a if d is None else padded_rows(batch_first(a, d), rank) for a, d in pairs]
-    return bin_sum(*rows, length), 0
+    return bin_sum(*aligned_rows(in_dims, weights, x), length), 0
 
 
 def _bin_sum_pull(g: Any, x: Any) -> Any:
-    """The gradient of the sum that each weight is added to."""
+    """Return the gradient of the sum that each weight is added to."""
     if x.ndim == 1:
         return getitem(g, (..., x)) if g.ndim > 1 else getitem(g, x)
     outer = broadcast(g.shape[:-1], x.shape[:-1])
@@ -143,25 +142,25 @@ register_linear_jvp(bin_sum)
 
 
 # As many places as the largest one needs, which depends on data.
-bincount_all: Operator[..., Any] = numpy_operator(
+_bincount_all: Operator[..., Any] = numpy_operator(
     "bincount_all",
     "(Array x) -> Array",
     lambda x: np.bincount(x),
     device_types=("cpu", "cuda"),
     tags=Tag.dynamic_output_shape,
 )
-bin_sum_all: Operator[..., Any] = numpy_operator(
+_bin_sum_all: Operator[..., Any] = numpy_operator(
     "bin_sum_all",
     "(Array weights, Array x) -> Array",
     lambda weights, x: np.bincount(x, weights).astype(np.float64, copy=False),
     device_types=("cpu", "cuda"),
     tags=Tag.dynamic_output_shape,
 )
-no_gradient(bincount_all)
-bincount_all.register_sample_inputs(
+no_gradient(_bincount_all)
+_bincount_all.register_sample_inputs(
     lambda: [(np.array([1, 0, 3]),), (np.array([2]),), (np.zeros(0, int),)]
 )
-bin_sum_all.register_sample_inputs(
+_bin_sum_all.register_sample_inputs(
     lambda: [
         (np.array([0.5, -1.0, 2.0]), np.array([1, 0, 1])),
         (np.array([1.5]), np.array([2])),
@@ -170,12 +169,12 @@ bin_sum_all.register_sample_inputs(
 )
 
 
-@bincount_all.register_fake
+@_bincount_all.register_fake
 def _(x: Any) -> FakeArray:
     return FakeArray((get_ctx().new_dynamic_size(),), np.intp, device=device_of(x))
 
 
-@bin_sum_all.register_fake
+@_bin_sum_all.register_fake
 def _(weights: Any, x: Any) -> FakeArray:
     return FakeArray((get_ctx().new_dynamic_size(),), np.float64, device=device_of(x))
 
@@ -188,22 +187,22 @@ def _no_rows(info: Any) -> DataDependentError:
     )
 
 
-@bincount_all.register_vmap
+@_bincount_all.register_vmap
 def _(info: Any, in_dims: Any, x: Any) -> Any:
     raise _no_rows(info)
 
 
-@bin_sum_all.register_vmap
+@_bin_sum_all.register_vmap
 def _(info: Any, in_dims: Any, weights: Any, x: Any) -> Any:
     raise _no_rows(info)
 
 
-bin_sum_all.register_autograd(partials({"weights": _bin_sum_pull, "x": None}))
+_bin_sum_all.register_autograd(partials({"weights": _bin_sum_pull, "x": None}))
 
 
-@bin_sum_all.register_jvp
+@_bin_sum_all.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
-    y = bin_sum_all(*primals)
+    y = _bin_sum_all(*primals)
     t, x = tangents[0], primals[1]
     return y, None if t is None else bin_sum(t, x, y.shape[0])
 
@@ -211,47 +210,35 @@ def _(primals: Any, tangents: Any) -> Any:
 @register_numpy_function(np.bincount)
 def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     x = as_array(x)
-    _check_line(x)
     value, length = value_of(x), whole(minlength)
-    if is_below(length, 0):
-        raise ShapeError(
-            "'minlength' must not be negative", do="give a minlength of 0 or more"
+    if x.ndim != 1 or is_below(length, 0):
+        numpy_refuses(
+            np.bincount, np.zeros((1,) * x.ndim, int), minlength=length, do=_LINE
         )
     if value is not None:
         length = np.bincount(value, minlength=length).shape[0]
     if weights is None:
         is_open = value is None and is_known(length, 0)
-        return bincount_all(x) if is_open else bincount(x, length)
+        return _bincount_all(x) if is_open else bincount(x, length)
     weights = as_array(weights)
     if tuple(weights.shape) != tuple(x.shape):
-        raise ShapeError(
-            "The weights and list don't have the same length.",
-            f"np.bincount: x has the shape {tuple(x.shape)}, weights"
-            f" {tuple(weights.shape)}",
-            do="give a weight for each element",
-        )
+        places = np.zeros(typical(x.shape), int)
+        numpy_refuses(np.bincount, places, weights, do="give a weight for each element")
     if value is None and is_known(length, 0):
-        return bin_sum_all(real_weights(weights), x)
-    return bin_sum(real_weights(weights), x, length)
+        return _bin_sum_all(_real_weights(weights), x)
+    return bin_sum(_real_weights(weights), x, length)
 
 
-def real_weights(weights: Any) -> Any:
-    """Weights in double precision; complex ones are refused, as in NumPy."""
+def _real_weights(weights: Any) -> Any:
+    """Return weights in double precision; refuse complex ones, as NumPy does."""
     if is_complex(weights):
-        raise TypeError(
-            f"Cannot cast array data from {dtype_of(weights)!r} to dtype('float64')"
-            " according to the rule 'safe': weights are complex"
-        )
+        np.bincount([0], np.zeros(1, dtype_of(weights)))  # NumPy's error
     return cast(weights, np.dtype(np.float64))
 
 
-def _check_line(x: Any) -> None:
-    if x.ndim != 1:
-        raise ShapeError(
-            f"object {'too deep' if x.ndim else 'of too small depth'} for desired array",
-            f"np.bincount: x has the shape {tuple(x.shape)}",
-            do="ravel it, or use customop.vmap for rows",
-        )
+_LINE = (
+    "give integers in one axis, or use customop.vmap for rows; minlength of 0 or more"
+)
 
 
 # ---- digitize ----
@@ -296,14 +283,9 @@ def _(info: Any, in_dims: Any, x: Any, bins: Any, right: bool) -> Any:
 @register_numpy_function(np.digitize)
 def _(x: Any, bins: Any, right: bool = False) -> Any:
     x, bins = as_array(x), as_array(bins)
-    if is_complex(x):
-        raise TypeError("x may not be complex")
-    if bins.ndim != 1:
-        raise ShapeError(
-            f"object {'too deep' if bins.ndim else 'of too small depth'} for desired"
-            " array",
-            f"np.digitize: bins have the shape {tuple(bins.shape)}",
-            do="give bins of one axis",
+    if is_complex(x) or bins.ndim != 1:
+        numpy_refuses(
+            np.digitize, x, bins, do="give real numbers, and bins of one axis"
         )
     return digitize(x, bins, bool(right))
 
@@ -315,7 +297,7 @@ def _(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 def _checked(edges: Any, is_made: bool) -> Any:
-    """The edges; raise where NumPy refuses them."""
+    """Return the edges; raise where NumPy refuses them."""
     if is_made and not np.all(np.isfinite(edges)):
         raise ValueError(
             f"autodetected range of [{np.min(edges)}, {np.max(edges)}] is not finite"
@@ -332,44 +314,44 @@ def _checked(edges: Any, is_made: bool) -> Any:
 
 
 # The identity, which raises for edges that are not in order: NumPy gives them back.
-checked_edges: Operator[..., Any] = numpy_operator(
+_checked_edges: Operator[..., Any] = numpy_operator(
     "checked_edges",
     "(Array(a) edges, bool is_made) -> Array(a)",
     _checked,
     device_types=("cpu", "cuda"),
 )
-checked_edges.register_fake(
+_checked_edges.register_fake(
     lambda edges, is_made: view_of(edges, edges.shape, edges.strides)
 )
-checked_edges.register(write_back, lambda new, edges, is_made: new)
+_checked_edges.register(write_back, lambda new, edges, is_made: new)
 
 
-@checked_edges.register_vmap
+@_checked_edges.register_vmap
 def _(info: Any, in_dims: Any, edges: Any, is_made: bool) -> Any:
-    return checked_edges(batch_first(edges, in_dims[0]), is_made), 0
+    return _checked_edges(batch_first(edges, in_dims[0]), is_made), 0
 
 
-checked_edges.register_autograd(partials({"edges": lambda g: g}))
+_checked_edges.register_autograd(partials({"edges": lambda g: g}))
 for _check in ("test_jvp", "test_gradients"):
-    checked_edges.waive(
+    _checked_edges.waive(
         _check, reason="equal edges can only move in directions that keep their order"
     )
 # A tangent is not in order.
-checked_edges.register_jvp(lambda p, tangents: (checked_edges(*p), tangents[0]))
+_checked_edges.register_jvp(lambda p, tangents: (_checked_edges(*p), tangents[0]))
 
 
 def _in_order(bins: Any) -> Any:
-    """Edges that the user gives; raise, at once if they are known, if they decrease."""
+    """Return the edges of the user; raise if they decrease, at once where known."""
     value = value_of(bins)
     if value is None:
-        return checked_edges(bins, False)
+        return _checked_edges(bins, False)
     if np.any(value[:-1] > value[1:]):
         raise ValueError("`bins` must increase monotonically, when an array")
     return bins
 
 
 def _outer_edges(a: Any, given: Any) -> tuple[Any, Any]:
-    """The first and the last edge, which differ."""
+    """Return the first and the last edge, which differ."""
     if given is not None:
         first, last = given
         if value_of(first) is not None and value_of(last) is not None:
@@ -386,19 +368,14 @@ def _outer_edges(a: Any, given: Any) -> tuple[Any, Any]:
 
 
 def _check_range(first: Any, last: Any) -> None:
-    if first > last:
-        raise ValueError("max must be larger than min in range parameter.")
-    if not (np.isfinite(first) and np.isfinite(last)):
-        raise ValueError(f"supplied range of [{first}, {last}] is not finite")
+    if not (np.isfinite(first) and np.isfinite(last) and first <= last):
+        numpy_refuses(np.histogram, [0.0], 1, (first, last))
 
 
 def _count_of_bins(a: Any, bins: Any, given: Any, weights: Any) -> int:
-    """The number of bins that a method of NumPy chooses by the data."""
+    """Return the number of bins that a method of NumPy chooses by the data."""
     if weights is not None:
-        raise TypeError(
-            "Automated estimation of the number of bins is not supported for weighted"
-            " data"
-        )
+        numpy_refuses(np.histogram, [0.0], bins, weights=[0.0])
     value = value_of(a)
     if value is None:
         raise DataDependentError(
@@ -410,14 +387,12 @@ def _count_of_bins(a: Any, bins: Any, given: Any, weights: Any) -> int:
 
 
 def _edges(a: Any, bins: Any, given: Any, weights: Any) -> Any:
-    """The edges of the bins of a line of numbers."""
+    """Return the edges of the bins of a line of numbers."""
     if isinstance(bins, str):
         bins = _count_of_bins(a, bins, given, weights)
     bins = as_array(bins) if isinstance(bins, list | tuple) else bins
     if len(shape_of(bins)) > 1:
-        raise ShapeError(
-            "`bins` must be 1d, when an array", do="give edges in one axis"
-        )
+        numpy_refuses(np.histogram, [0.0], bins, do="give edges in one axis")
     if shape_of(bins):
         return _in_order(bins)
     try:
@@ -425,20 +400,18 @@ def _edges(a: Any, bins: Any, given: Any, weights: Any) -> Any:
     except TypeError:
         raise TypeError("`bins` must be an integer, a string, or an array") from None
     if is_below(count, 1):
-        raise ShapeError(
-            "`bins` must be positive, when an integer", do="give at least one bin"
-        )
+        numpy_refuses(np.histogram, [0.0], count, do="give at least one bin")
     first, last = _outer_edges(a, given)
     dtype = np.result_type(
         *(v if isinstance(v, int | float) else dtype_of(v) for v in (first, last, a))
     )
     dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
     start, end = array_like(first, a, dtype), array_like(last, a, dtype)
-    return checked_edges(np.linspace(start, end, count + 1, dtype=dtype), True)
+    return _checked_edges(np.linspace(start, end, count + 1, dtype=dtype), True)
 
 
 def _line(a: Any, weights: Any) -> tuple[Any, Any]:
-    """The numbers and their weights in one axis each."""
+    """Return the numbers and their weights in one axis each."""
     a = as_array(a)
     if dtype_of(a) == np.bool_:
         warn_user(
@@ -449,10 +422,8 @@ def _line(a: Any, weights: Any) -> tuple[Any, Any]:
     if weights is not None:
         weights = as_array(weights)
         if tuple(weights.shape) != tuple(a.shape):
-            raise ShapeError(
-                "weights should have the same shape as a.",
-                f"np.histogram: {tuple(weights.shape)} and {tuple(a.shape)}",
-                do="give a weight for each element",
+            numpy_refuses(
+                np.histogram, a, weights=weights, do="give a weight for each element"
             )
         weights = np.ravel(weights)
     return np.ravel(a), weights
@@ -468,7 +439,7 @@ def _(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:  #
 
 
 def _places(a: Any, edges: Any) -> Any:
-    """The bin of each number; the number of bins for those outside.
+    """Return the bin of each number; the number of bins for those outside.
 
     The last bin has its right edge, too.
     """
@@ -479,7 +450,7 @@ def _places(a: Any, edges: Any) -> Any:
 
 
 def _sums(places: Any, weights: Any, count: int) -> Any:
-    """Counts or sums of weights in bins, without those outside."""
+    """Return counts or sums of weights in bins, without those outside."""
     if weights is None:
         return bincount(places, count + 1)[:-1]
     dtype = dtype_of(weights)
@@ -514,10 +485,11 @@ def _histogramdd(
     weights: Any = None,
 ) -> Any:
     columns = _columns(sample)
-    wanted = _one_each("bins", bins, len(columns))
+    wanted = _one_each(bins, len(columns))
     ranges = [None] * len(columns) if range is None else list(range)
     if len(ranges) != len(columns):
-        raise ValueError("range argument must have one entry per dimension")
+        points = np.zeros((1, len(columns)))
+        numpy_refuses(np.histogramdd, points, range=[(0, 1)] * len(ranges))
     edges = [
         _edges_of_column(i, *given)
         for i, given in enumerate(zip(columns, wanted, ranges, strict=True))
@@ -525,13 +497,11 @@ def _histogramdd(
     lengths = [e.shape[0] - 1 for e in edges]
     places = _joint_places(columns, edges, lengths)
     if weights is not None:
-        weights = real_weights(as_array(weights))
+        weights = _real_weights(as_array(weights))
         if tuple(weights.shape) != tuple(places.shape):
-            raise ShapeError(
-                "The weights and list don't have the same length.",
-                f"np.histogramdd: weights of shape {tuple(weights.shape)} for"
-                f" {places.shape[0]} points",
-                do="give a weight for each point",
+            counts = np.zeros(typical(places.shape), int)
+            numpy_refuses(
+                np.bincount, counts, weights, do="give a weight for each point"
             )
     # With the bins outside of the edges, as NumPy: the sum of all has its order then.
     wide = [n + 2 for n in lengths]
@@ -541,7 +511,7 @@ def _histogramdd(
 
 
 def _columns(sample: Any) -> list[Any]:
-    """The coordinates of the points, one array for each axis."""
+    """Return the coordinates of the points, one array for each axis."""
     if isinstance(sample, list | tuple):
         return [as_array(x) for x in sample]
     shape = shape_of(sample)
@@ -555,40 +525,35 @@ def _columns(sample: Any) -> list[Any]:
     return [np.atleast_1d(sample)]
 
 
-def _one_each(name: str, bins: Any, count: int) -> list[Any]:
-    """The bins of each axis."""
+def _one_each(bins: Any, count: int) -> list[Any]:
+    """Return the bins of each axis."""
     if not isinstance(bins, list | tuple) and not shape_of(bins):
         return [bins] * count
     if len(bins) != count:
-        raise ValueError(
-            f"The dimension of {name} must be equal to the dimension of the sample x."
-        )
+        numpy_refuses(np.histogramdd, np.zeros((1, count)), bins)
     return list(bins)
 
 
 def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
     bins = as_array(bins) if isinstance(bins, list | tuple) else bins
+    points, first = np.zeros((1, i + 1)), [*[1] * i, bins]
     if len(shape_of(bins)) > 1:
-        raise ShapeError(
-            f"`bins[{i}]` must be a scalar or 1d array", do="give edges in one axis"
-        )
+        numpy_refuses(np.histogramdd, points, first, do="give edges in one axis")
     if shape_of(bins):
         return _in_order(bins)
     known = value_of(bins)
     if known is not None and is_below(known, 1):
-        raise ShapeError(
-            f"`bins[{i}]` must be positive, when an integer", do="give at least one bin"
-        )
+        numpy_refuses(np.histogramdd, points, first, do="give at least one bin")
     try:
         count = size_of(bins)
     except TypeError:
         raise TypeError(f"`bins[{i}]` must be an integer, when a scalar") from None
-    first, last = (array_like(v, a, np.float64) for v in _outer_edges(a, given))
-    return checked_edges(np.linspace(first, last, count + 1), True)
+    start, stop = (array_like(v, a, np.float64) for v in _outer_edges(a, given))
+    return _checked_edges(np.linspace(start, stop, count + 1), True)
 
 
 def _joint_places(columns: Sequence[Any], edges: Any, lengths: Sequence[int]) -> Any:
-    """The bin of each point in the flattened histogram, with one before and one behind."""
+    """Return each point's bin in the flattened histogram, with bins outside."""
     joint = 0
     for a, e, count in zip(columns, edges, lengths, strict=True):
         joint = joint * (count + 2) + _places(a, e) + 1
@@ -616,7 +581,7 @@ def _(
 ) -> Any:
     x, y = as_array(x), as_array(y)
     if x.shape[0] != y.shape[0]:
-        raise ValueError("x and y must have the same length.")
+        numpy_refuses(np.histogram2d, x, y)
     count = len(bins) if isinstance(bins, list | tuple) or shape_of(bins) else 1
     pair = bins if count in (1, 2) else [bins, bins]
     found, edges = _histogramdd([x, y], pair, range, density, weights)

@@ -20,7 +20,6 @@ from customop import (
     ShapeError,
     Tracer,
     array_kind,
-    axis_rule,
     fake_like,
     is_view,
     partials,
@@ -48,17 +47,18 @@ from customop.numpy.rules import (
     dtype_kind,
     is_complex,
     keep_order,
+    linear,
     numpy_operator,
     padded_rows,
-    register_linear,
     register_linear_jvp,
+    with_count,
 )
 
 # ---- elements at places given by index arrays, for arrays of any kind ----
 
 
 def _flat_places(lengths: Sequence[int], places: Sequence[Any]) -> Any:
-    """Places along several axes as places along one, in one axis.
+    """Return places along several axes as places along one, in one axis.
 
     One that is out of bounds stays so.
     """
@@ -78,8 +78,8 @@ def _check_bounds(lengths: Sequence[int], places: Sequence[Any]) -> None:
             raise IndexError(f"an index is out of bounds for an axis of length {n}")
 
 
-def gathered(x: Any, indices: Sequence[Any], at: int) -> Any:
-    """The elements at index arrays; the axes of the arrays come at `at`."""
+def _gathered(x: Any, indices: Sequence[Any], at: int) -> Any:
+    """Return the elements at index arrays; the axes of the arrays come at `at`."""
     slots = [i for i, a in enumerate(indices) if a is not None]
     lengths = [x.shape[i] for i in slots]
     places = np.broadcast_arrays(*[indices[i] for i in slots])
@@ -95,7 +95,7 @@ def gathered(x: Any, indices: Sequence[Any], at: int) -> Any:
 
 
 def _sums(hot: Any, lines: Any) -> Any:
-    """The sums of the lines that flags select.
+    """Return the sums of the lines that flags select.
 
     Infinite values and nan are added apart: 0 times them is nan.
     """
@@ -118,7 +118,7 @@ def _sums(hot: Any, lines: Any) -> Any:
 
 
 def scattered(g: Any, shape: Sequence[int], indices: Sequence[Any], at: int) -> Any:
-    """Zeros with `g` added at index arrays: a product with a matrix of zeros and ones."""
+    """Add `g` at index arrays to zeros: a product with a matrix of 0 and 1."""
     slots = [i for i, a in enumerate(indices) if a is not None]
     lengths = [shape[i] for i in slots]
     places = np.broadcast_arrays(*[indices[i] for i in slots])
@@ -144,7 +144,7 @@ def scattered(g: Any, shape: Sequence[int], indices: Sequence[Any], at: int) -> 
 
 
 def layout(indices: Sequence[Any]) -> tuple[bool, int]:
-    """Whether the index arrays are adjacent, and where their axes are in the result.
+    """Return whether index arrays are adjacent, and where the result has their axes.
 
     As in NumPy: if they are not adjacent, their axes come first.
     """
@@ -154,7 +154,7 @@ def layout(indices: Sequence[Any]) -> tuple[bool, int]:
 
 
 def _as_index(a: Any) -> Any:
-    """An index array that `take` accepts: it refuses unsigned ones of 64 bits."""
+    """Return an index array that `take` accepts; it refuses uint64."""
     return a.astype(np.intp) if a.dtype.kind == "u" else a
 
 
@@ -176,12 +176,12 @@ def _check_indices(indices: Sequence[Any], rank: int) -> None:
 
 
 def is_integer(dtype: Any) -> bool:
-    """Whether index arrays may have a dtype."""
+    """Return whether index arrays may have a dtype."""
     return dtype_kind(dtype) in ("i", "u")
 
 
 def _are_usual(indices: Sequence[Any], rank: int) -> bool:
-    """Whether these are plain arrays of integers of one shape, for the first axes."""
+    """Return whether indices are plain, of one shape, and for the first axes."""
     places = getattr(indices[0], "shape", None) if indices else None
     return 0 < len(indices) <= rank and all(
         type(a) is np.ndarray and a.dtype.kind in "iu" and a.shape == places
@@ -190,7 +190,7 @@ def _are_usual(indices: Sequence[Any], rank: int) -> bool:
 
 
 def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
-    """Elements by index arrays, which lie in memory as NumPy's."""
+    """Return elements by index arrays, which lie in memory as NumPy's."""
     is_usual = _are_usual(indices, x.ndim)
     if is_usual and len(indices) > 1 and indices[0].ndim == 1 and not packed:
         return x[tuple(indices)]  # as below, in half of the time
@@ -211,7 +211,7 @@ def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
 
 
 def _in_c_order(indices: Any) -> Any:
-    """Index arrays whose order in memory does not become that of the elements."""
+    """Copy index arrays to C order, so that the result is in C order."""
     is_line = indices is None or indices.ndim < 2
     return indices if is_line else np.ascontiguousarray(indices)
 
@@ -223,7 +223,7 @@ def _gather_on_gpu(x: Any, indices: Sequence[Any], packed: bool) -> Any:
 
 def _gather_any(x: Any, indices: Sequence[Any], packed: bool) -> Any:
     _check_indices(indices, len(x.shape))
-    return gathered(x, indices, layout(indices)[1])
+    return _gathered(x, indices, layout(indices)[1])
 
 
 # `packed` is for results in C order, such as those of `numpy.take`.
@@ -237,7 +237,7 @@ index_.register_kernel("cuda", _gather_on_gpu)
 
 
 def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
-    """Shape of the elements that index arrays take."""
+    """Return the shape of the elements that index arrays take."""
     _check_indices(indices, len(shape))
     given = [tuple(a.shape) for a in indices if a is not None]
     places = given[0] if len(given) == 1 else broadcast(*given)
@@ -283,7 +283,7 @@ def _(x: Any, indices: Any, packed: bool) -> FakeArray:
 def _gathered_strides(
     x: Any, shape: Sequence[Any], indices: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Strides of the elements that index arrays take.
+    """Return the strides of the elements that index arrays take.
 
     The axes of the index arrays are the slowest, in C order, wherever they are in the
     shape. Those of the array that stay are as in `numpy.empty_like`. If none stays, the
@@ -330,7 +330,7 @@ def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> A
 
 
 def _added_at(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
-    """Zeros with `g`, which has the shape of the places, added there."""
+    """Return zeros with `g`, which has the shape of the places, added there."""
     zeros = np.zeros(tuple(shape), g.dtype)
     key: Any = tuple([slice(None) if a is None else a for a in indices])
     if g.size:  # indices into no elements may be out of bounds
@@ -374,7 +374,7 @@ def _scattered(g: Any, shape: Any, indices: Any) -> Any:
 
 
 def _are_plain(indices: Sequence[Any]) -> bool:
-    """Whether no index is traced, as one is in ``vmap(grad(lambda x: x[i]))``."""
+    """Return whether no index is traced, as in ``vmap(grad(lambda x: x[i]))``."""
     for a in indices:  # noqa: SIM110  # all() takes twice as long
         if a is not None and type(a) is not np.ndarray:
             return False
@@ -399,21 +399,21 @@ register_linear_jvp(scatter_add)
 # ---- batches of index arrays ----
 
 
-def rank_of(indices: Sequence[Any], dims: Sequence[Any]) -> int:
-    """The largest number of axes of the index arrays of a row."""
+def _rank_of(indices: Sequence[Any], dims: Sequence[Any]) -> int:
+    """Return the largest number of axes of the index arrays of a row."""
     pairs = zip(indices, dims, strict=True)
     return max(a.ndim - (d is not None) for a, d in pairs if a is not None)
 
 
 def _aligned(a: Any, dim: int | None, rank: int) -> Any:
-    """An index array with its batch first, and rows of `rank` axes."""
+    """Return an index array with its batch first, and rows of `rank` axes."""
     if a is None or dim is None:
         return a
     return padded_rows(batch_first(a, dim), rank)
 
 
 def constant(array: Any, like: Any) -> Any:
-    """A NumPy array of indices, moved to the device of another array."""
+    """Return a NumPy array of indices, moved to the device of another array."""
     if type(array) is not np.ndarray:
         return array
     device = device_of(like)
@@ -423,16 +423,16 @@ def constant(array: Any, like: Any) -> Any:
 
 
 def numbers(start: Any, stop: Any, like: Any) -> Any:
-    """The integers from `start` to `stop` on the device of another array."""
+    """Return the integers from `start` to `stop` on the device of another array."""
     if type(start) is int and type(stop) is int:
         return constant(np.arange(start, stop), like)
     return arange(start, stop, 1, np.dtype(np.intp), device_of(like))
 
 
-def with_rows(
+def _with_rows(
     like: Any, size: int, indices: Sequence[Any], dims: Sequence[Any], rank: int
 ) -> list[Any]:
-    """Index arrays for a batch; the first one counts its rows."""
+    """Return index arrays for a batch, of which the first one counts the rows."""
     rows = np.reshape(numbers(0, size, like), (size, *(1,) * rank))
     pairs = zip(indices, dims, strict=True)
     return [rows, *[_aligned(a, d, rank) for a, d in pairs]]
@@ -441,7 +441,7 @@ def with_rows(
 @index_.register_vmap
 def _(info: Any, in_dims: Any, x: Any, indices: Any, packed: bool) -> Any:
     dim, dims, _ = in_dims
-    rank = rank_of(indices, dims)
+    rank = _rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     if all(d is None for d in dims):
         out = index_(batch_first(x, dim), [None, *indices], packed)
@@ -450,7 +450,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any, packed: bool) -> Any:
         pairs = zip(indices, dims, strict=True)
         return index_(x, [_aligned(a, d, rank) for a, d in pairs], packed), at
     first = batch_first(x, dim)
-    out = index_(first, with_rows(x, info.batch_size, indices, dims, rank), packed)
+    out = index_(first, _with_rows(x, info.batch_size, indices, dims, rank), packed)
     if at and rank:
         own, there = range(1, 1 + rank), range(1 + at, 1 + at + rank)
         out = np.moveaxis(out, tuple(own), tuple(there))
@@ -460,7 +460,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any, packed: bool) -> Any:
 @scatter_add.register_vmap
 def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
     dim, dims = in_dims[0], in_dims[2]
-    rank = rank_of(indices, dims)
+    rank = _rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     wide = (info.batch_size, *shape)
     if all(d is None for d in dims):
@@ -471,7 +471,7 @@ def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
         own, there = range(1 + at, 1 + at + rank), range(1, 1 + rank)
         first = np.moveaxis(first, tuple(own), tuple(there))
     return scatter_add(
-        first, wide, with_rows(g, info.batch_size, indices, dims, rank)
+        first, wide, _with_rows(g, info.batch_size, indices, dims, rank)
     ), 0
 
 
@@ -486,23 +486,16 @@ ALL: list[int | None] = [None, None, None]
 
 
 def key_of(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """The key that NumPy takes."""
+    """Return the key that NumPy takes."""
     return tuple(
         [slice(*e) if len(e) == 3 else e[0] if len(e) == 1 else None for e in entries]
     )
 
 
-slice_: Operator[..., Any] = numpy_operator(
-    "slice",
-    "(Array(a) x, int?[][] key) -> Array(a)",
-    prepared(lambda x, key: x[key_of(key)], lambda key: itemgetter(key_of(key))),
-)
-
-
 def _view(
     lengths: Sequence[int], steps: Sequence[int], key: Sequence[Sequence[Any]]
 ) -> tuple[list[int], list[int]]:
-    """Shape and strides of the view, from those of the array."""
+    """Return shape and strides of the view, from those of the array."""
     shape: list[int] = []
     strides: list[int] = []
     axis = 0
@@ -520,14 +513,13 @@ def _view(
     return [*shape, *lengths[axis:]], [*strides, *steps[axis:]]
 
 
-@slice_.register_fake
-def _(x: Any, key: Any) -> FakeArray:
+def _sliced_view(x: Any, key: Any) -> FakeArray:
     shape, strides = _view(x.shape, x.strides, key)
     return FakeArray(shape, x.dtype, strides, device_of(x))
 
 
 def _moved_key(shape: Any, dim: int, key: Any) -> tuple[Sequence[Any], int]:
-    """The key for a batch, whose axis stays in front of the entry that comes next."""
+    """Return the key for a batch; its axis stays before the entry that comes next."""
     at = number = 0
     for entry in key:
         if number == dim:
@@ -539,15 +531,12 @@ def _moved_key(shape: Any, dim: int, key: Any) -> tuple[Sequence[Any], int]:
     return [moved], kept + dim - number
 
 
-slice_.register_vmap(axis_rule(slice_, _moved_key))
-
-
 def view_shape(shape: Sequence[int], key: Sequence[Sequence[Any]]) -> tuple[int, ...]:
-    """Shape of the view of an array of some shape."""
+    """Return the shape of the view of an array of some shape."""
     return tuple(_view(shape, shape, key)[0])
 
 
-def check_placed(
+def _check_placed(
     name: str, g: str, own: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]
 ) -> None:
     """Raise unless `g`, of the shape `own`, has the shape of the view."""
@@ -569,36 +558,14 @@ def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
             g = np.reshape(g, view_shape(shape, key))
     at = key_of(key)
     if zeros[at].shape != g.shape:
-        check_placed("unslice", "g", g.shape, shape, key)
+        _check_placed("unslice", "g", g.shape, shape, key)
     zeros[at] = g
     return zeros
 
 
-# The transpose of `np::slice`: zeros with `g` in the place of the view.
-_unslice = numpy_operator(
-    "unslice",
-    "(Array g, int[] shape, int?[][] key) -> Array",
-    _place,
-)
-
-
-@_unslice.register_fake
-def _(g: Any, shape: Any, key: Any) -> FakeArray:
-    check_placed("unslice", "g", g.shape, shape, key)
+def _fake_placed(g: Any, shape: Any, key: Any) -> FakeArray:
+    _check_placed("unslice", "g", g.shape, shape, key)
     return FakeArray(shape, g.dtype, device=device_of(g))
-
-
-@_unslice.register_vmap
-def _(info: Any, in_dims: Any, g: Any, shape: Any, key: Any) -> Any:
-    first = batch_first(g, in_dims[0])
-    return _unslice.run(first, [info.batch_size, *shape], [ALL, *key]), 0
-
-
-# With an integer for each axis NumPy gives a scalar.
-slice_.register(
-    is_view,
-    lambda strides, x, key: len(key) < x.ndim or not all(len(e) == 1 for e in key),
-)
 
 
 def _placed(g: Any, shape: Any, key: Any) -> Any:
@@ -607,8 +574,28 @@ def _placed(g: Any, shape: Any, key: Any) -> Any:
     return _unslice.run(g, [*shape], key)
 
 
-register_linear(slice_, _placed)
-register_linear(_unslice, lambda g, own, shape, key: slice_.run(g, key))
+slice_: Operator[..., Any] = linear(
+    "slice",
+    "(Array(a) x, int?[][] key) -> Array(a)",
+    prepared(lambda x, key: x[key_of(key)], lambda key: itemgetter(key_of(key))),
+    fake=_sliced_view,
+    transpose=_placed,
+    rows=_moved_key,
+)
+# With an integer for each axis NumPy gives a scalar.
+slice_.register(
+    is_view,
+    lambda strides, x, key: len(key) < x.ndim or not all(len(e) == 1 for e in key),
+)
+# The transpose of `np::slice`: zeros with `g` in the place of the view.
+_unslice: Operator[..., Any] = linear(
+    "unslice",
+    "(Array g, int[] shape, int?[][] key) -> Array",
+    _place,
+    fake=_fake_placed,
+    transpose=lambda g, own, shape, key: slice_.run(g, key),
+    rows={"shape": with_count, "key": lambda key, shape: [ALL, *key]},
+)
 
 
 # ---- operators for writing in place ----
@@ -655,7 +642,7 @@ _register_jvp(slice_set)
 
 @slice_set.register_fake
 def _(x: Any, v: Any, key: Any) -> FakeArray:
-    check_placed("slice_set", "v", v.shape, x.shape, key)
+    _check_placed("slice_set", "v", v.shape, x.shape, key)
     return fake_like(x)
 
 
@@ -671,7 +658,7 @@ _NUMBERS = frozenset((int, type(None)))
 
 
 def _without(g: Any, v_shape: Any, key: Any) -> Any:
-    """A gradient with zeros in the place of the view."""
+    """Return a gradient with zeros in the place of the view."""
     if type(g) is np.ndarray and all(_NUMBERS.issuperset(map(type, e)) for e in key):
         found = g.copy()
         found[key_of(key)] = 0.0
@@ -697,7 +684,7 @@ def _index_key(indices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _in_order(a: Any) -> Any:
-    """Indices or values in C order: of a place written twice, the last value stays.
+    """Return indices or values in C order, so that the last value of a place stays.
 
     NumPy 2.4 goes through negative strides backward.
     """
@@ -729,7 +716,7 @@ def _(x: Any, v: Any, indices: Any) -> FakeArray:
 def _(info: Any, in_dims: Any, x: Any, v: Any, indices: Any) -> Any:
     size = info.batch_size
     dim_x, dim_v, dims = in_dims
-    rank = rank_of(indices, dims)
+    rank = _rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     first, values = batch_first(x, dim_x, size), batch_first(v, dim_v, size)
     if all(d is None for d in dims):
@@ -738,11 +725,14 @@ def _(info: Any, in_dims: Any, x: Any, v: Any, indices: Any) -> Any:
     if at and rank:
         own, there = range(1 + at, 1 + at + rank), range(1, 1 + rank)
         values = np.moveaxis(values, tuple(own), tuple(there))
-    return index_set(first, values, with_rows(x, size, indices, dims, rank)), 0
+    return index_set(first, values, _with_rows(x, size, indices, dims, rank)), 0
 
 
 def _of_last(g: Any, shape: Any, whole: Any, indices: Any) -> Any:
-    """The gradient of the values: of a place written twice, the last value stays."""
+    """Return the gradient of the values: of a place written twice, the last one stays.
+
+    Of a place written twice, the last one stays.
+    """
     order = np.reshape(numbers(0, product(shape), g), tuple(shape))
     zeros = np.zeros_like(g, shape=tuple(whole), dtype=order.dtype)
     last = index_(index_set(zeros, order, indices), indices)
@@ -764,7 +754,7 @@ index_set.register_autograd(
 
 
 def spread_to(v: Any, shape: Sequence[int]) -> Any:
-    """A value in the shape of the place that it is written to.
+    """Return a value in the shape of the place that it is written to.
 
     As NumPy, it drops leading axes of length one.
     """

@@ -76,7 +76,7 @@ norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
 
 
 def _norm_pull(g: Any, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
-    """Each element over the norm; 0 where the norm is zero."""
+    """Return each element over the norm; 0 where the norm is zero."""
     if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
         size = kept(out, x.shape, axis, keepdims)
         if size.all():
@@ -110,17 +110,17 @@ def _power_kernel(
     return total ** (1.0 / order)
 
 
-power_norm: Operator[..., Any] = reduction_of(
+_power_norm: Operator[..., Any] = reduction_of(
     "power_norm", _power_kernel, ", float order=3.0"
 )
-power_norm.register_kernel(
+_power_norm.register_kernel(
     "cpu",
     lambda x, axis, keepdims, order: (
         (np.absolute(x) ** order).sum(axis=as_axis(axis), keepdims=keepdims)
         ** (1.0 / order)
     ),
 )
-power_norm.register_sample_inputs(
+_power_norm.register_sample_inputs(
     lambda: [
         (np.array([0.3, -1.2, 2.0]),),
         (np.array([[0.3, -1.2, 2.0], [0.7, 0.4, -0.9]]), [1], False, 2.5),
@@ -132,7 +132,7 @@ power_norm.register_sample_inputs(
 def _power_pull(
     g: Any, x: Any, axis: Any, keepdims: bool, order: float, out: Any
 ) -> Any:
-    """Sign of each element times its share to the power order - 1; 0 at the norm 0."""
+    """Apply the sign of each element times its share to the power order - 1."""
     size = kept(out, x.shape, axis, keepdims)
     return kept(g, x.shape, axis, keepdims) * _power_slope(x, size, order)
 
@@ -148,13 +148,13 @@ def _power_slope(x: Any, y: Any, order: float) -> Any:
     return share * (np.conjugate(x) / np.where(np.equal(size, 0), 1.0, size))
 
 
-power_norm.register_autograd(partials({"x": _power_pull}))
+_power_norm.register_autograd(partials({"x": _power_pull}))
 
 
-@power_norm.register_jvp
+@_power_norm.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     x, axis, keepdims, order = primals
-    y = power_norm(x, axis, keepdims, order)
+    y = _power_norm(x, axis, keepdims, order)
     part = fit(
         tangents[0] * _power_slope(x, kept(y, x.shape, axis, keepdims), order), y
     )
@@ -167,7 +167,7 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
     if axis is None and _is_root_of_squares(ord, rank) and is_inexact(x):
         return norm.call(x, None, bool(keepdims))
     if type(ord) is int and ord > 2 and axis is None and rank == 1 and is_inexact(x):
-        return power_norm.run(x, None, bool(keepdims), float(ord))
+        return _power_norm.run(x, None, bool(keepdims), float(ord))
     if axis is not None and not isinstance(axis, tuple):
         axis = int(axis)  # as NumPy: it takes bools here alone
     axes = None if axis is None else list(counted_axes(int_axes(axis), rank))
@@ -184,7 +184,7 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
 
 
 def _is_root_of_squares(order: Any, rank: int) -> bool:
-    """Whether the norm of a whole array is the root of the sum of its squares."""
+    """Return whether a norm of a whole array is the root of the sum of squares."""
     if order is None:
         return True
     if rank == 2:
@@ -209,7 +209,7 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
         given = np.not_equal(x, 0).astype(np.real(x).dtype)
         return np.sum(given, axis=axis, keepdims=keepdims)
     if isinstance(order, int | float) and 1 < order < np.inf:
-        return power_norm.run(x, [axis], keepdims, float(order))
+        return _power_norm.run(x, [axis], keepdims, float(order))
     size = np.absolute(x)
     if order == np.inf:
         return largest(size, axis, keepdims=keepdims)
@@ -224,7 +224,7 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
 
 
 def _at(s: Any, place: int) -> Any:
-    """One singular value of each matrix, in an array of its own."""
+    """Return one singular value of each matrix, in an array of its own."""
     return s[place] if s.ndim == 1 else np.copy(s[..., place])
 
 
@@ -308,7 +308,7 @@ _DROPPED = (
 
 
 def _whole(a: Any, rcond: Any, name: str) -> Any:
-    """The matrices; raise where a cutoff drops more than what is as good as zero."""
+    """Return the matrices; raise if a cutoff drops more than what is nearly zero."""
     small = np.finfo(dtype_of(a)).eps ** 0.5
     if isinstance(rcond, float) and rcond <= small:
         return a
@@ -355,7 +355,7 @@ def _(
 
 
 def _number(x: Any) -> Any:
-    """A number as a float; one made of symbolic sizes as it is."""
+    """Return a number as a float; one made of symbolic sizes as it is."""
     return x if isinstance(x, SymFloat) else float(x)
 
 
@@ -546,13 +546,13 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, rcond: float) -> Any:
 
 
 def _fit_to(x: Any, *arrays: Any) -> Any:
-    """A result in the dtype that NumPy gives it for some arrays."""
+    """Return a result in the dtype that NumPy gives it for some arrays."""
     dtype = linalg_dtype(*arrays)
     return x if dtype_of(x) == dtype else x.astype(dtype)
 
 
 def _is_counted(s: Any, rcond: float) -> Any:
-    """Which singular values make the rank."""
+    """Return which singular values make the rank."""
     return np.greater(s, largest(s, -1, keepdims=True) * rcond)
 
 

@@ -22,7 +22,6 @@ from customop import (
     ShapeError,
     custom_op,
     fake_like,
-    partials,
     register_numpy_function,
 )
 from customop.numpy.arguments import (
@@ -43,9 +42,9 @@ from customop.numpy.rules import (
     is_complex,
     numpy_operator,
     padded_rows,
+    register_bilinear,
     result_dtype,
     stack_strides,
-    sum_of,
 )
 
 # ---- shapes and dtypes ----
@@ -71,7 +70,7 @@ def check_square(name: str, shape: Sequence[int]) -> None:
 
 
 def linalg_dtype(*arrays: Any) -> np.dtype[Any]:
-    """The dtype in which np.linalg gives results of some arrays."""
+    """Return the dtype in which np.linalg gives results of some arrays."""
     found = [_element(dtype_of(x)) for x in arrays]
     return np.result_type(*found)
 
@@ -88,17 +87,17 @@ def _element(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the real parts."""
+    """Return the dtype of the real parts."""
     return np.dtype(dtype.char.lower())
 
 
 def is_known(x: Any) -> bool:
-    """Whether the values of an array can be looked at."""
+    """Return whether the values of an array can be looked at."""
     return value_of(x) is not None
 
 
 def stack_of(x: Any, core: Sequence[int], dtype: Any) -> FakeArray:
-    """A fake stack with the leading axes of a stack of matrices, then `core`."""
+    """Return a fake stack with the leading axes of a stack of matrices, then `core`."""
     shape = (*x.shape[:-2], *core)
     strides = stack_strides([x], [2], core, dtype)
     return FakeArray(shape, dtype, strides, device_of(x))
@@ -108,29 +107,29 @@ def stack_of(x: Any, core: Sequence[int], dtype: Any) -> FakeArray:
 
 
 def transposed(x: Any) -> Any:
-    """The transposed matrices, the short way for arrays of NumPy."""
+    """Return the transposed matrices, the short way for arrays of NumPy."""
     return x.mT if type(x) is np.ndarray else np.swapaxes(x, -1, -2)
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; a real array itself."""
+    """Return the complex conjugate; a real array itself."""
     return np.conjugate(x) if is_complex(x) else x
 
 
 def adjoint(x: Any) -> Any:
-    """The conjugated, transposed matrices."""
+    """Return the conjugated, transposed matrices."""
     return conj(transposed(x))
 
 
 def diagonal(x: Any) -> Any:
-    """The diagonals of matrices."""
+    """Return the diagonals of matrices."""
     if type(x) is np.ndarray:
         return x.diagonal(0, -2, -1)
     return np.diagonal(x, 0, -2, -1)
 
 
 def column(x: Any) -> Any:
-    """Vectors as matrices of one column."""
+    """Return vectors as matrices of one column."""
     if type(x) is np.ndarray or isinstance(x, np.generic):
         line: Any = x
         return line[..., None]  # np.expand_dims takes 3 us
@@ -138,19 +137,19 @@ def column(x: Any) -> Any:
 
 
 def row(x: Any) -> Any:
-    """Vectors as matrices of one row."""
+    """Return vectors as matrices of one row."""
     return x[..., None, :] if type(x) is np.ndarray else np.expand_dims(x, -2)
 
 
 def lower(x: Any, k: int = 0) -> Any:
-    """As `numpy.tril`, in a third of its time for small arrays of NumPy."""
+    """Compute `numpy.tril`, in a third of its time for small arrays of NumPy."""
     if type(x) is np.ndarray and x.shape[-1] * x.shape[-2] < _SMALL:
         return np.where(_below(*x.shape[-2:], k), x, np.zeros(1, x.dtype))
     return np.tril(x, k)
 
 
 def upper(x: Any, k: int = 0) -> Any:
-    """As `numpy.triu`, in a third of its time for small arrays of NumPy."""
+    """Compute `numpy.triu`, in a third of its time for small arrays of NumPy."""
     if type(x) is np.ndarray and x.shape[-1] * x.shape[-2] < _SMALL:
         return np.where(_below(*x.shape[-2:], k - 1), np.zeros(1, x.dtype), x)
     return np.triu(x, k)
@@ -161,25 +160,25 @@ _SMALL = 1024
 
 @lru_cache(maxsize=64)
 def _below(rows: int, columns: int, k: int) -> Any:
-    """True on and below a diagonal."""
+    """Return a mask that is true on and below a diagonal."""
     return np.tri(rows, columns, k, dtype=bool)
 
 
 def half(x: Any, is_upper: bool = False) -> Any:
-    """One triangle of matrices, with half of the diagonal."""
+    """Return one triangle of matrices, with half of the diagonal."""
     if is_upper:
         return (upper(x) + upper(x, 1)) * 0.5
     return (lower(x) + lower(x, -1)) * 0.5
 
 
 def from_triangle(x: Any, is_upper: bool = False) -> Any:
-    """The Hermitian matrices that have the same triangle, the imaginary diagonal dropped."""
+    """Return the Hermitian matrices with the same triangle and a real diagonal."""
     part = half(x, is_upper)
     return part + adjoint(part)
 
 
 def to_triangle(g: Any, is_upper: bool = False) -> Any:
-    """The transpose of `from_triangle`: gradients of what functions of a triangle read."""
+    """Apply the transpose of `from_triangle`, to gradients."""
     return half(g + adjoint(g), is_upper)
 
 
@@ -187,7 +186,7 @@ def to_triangle(g: Any, is_upper: bool = False) -> Any:
 
 
 def largest(x: Any, axis: int | tuple[int, ...], *, keepdims: bool = False) -> Any:
-    """The largest of numbers that are not negative along axes; 0 of none."""
+    """Return the largest of numbers that are not negative along axes; 0 of none."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     count = product([x.shape[i] for i in axes])
     if type(count) is not int:
@@ -196,12 +195,12 @@ def largest(x: Any, axis: int | tuple[int, ...], *, keepdims: bool = False) -> A
 
 
 def steps_of(values: Any) -> Any:
-    """In place (i, j) the value j minus the value i."""
+    """Return the matrix of value j minus value i in place (i, j)."""
     return row(values) - column(values)
 
 
 def over_gaps(x: Any, gap: Any, values: Any) -> Any:
-    """``x / gap``, where a gap between `values` is more than rounding; else nan.
+    """Return ``x / gap``; nan where a gap between `values` is mere rounding.
 
     It stays 0 where `x` is 0 and the gap is not: there is no dependence on vectors whose
     values are as good as equal. Where values are equal, a limit is unknown.
@@ -246,7 +245,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 
 def require(x: Any, wrong: Any, what: str, do: str) -> Any:
-    """The array itself; raise GradientError if any element of `wrong` is true."""
+    """Return the array; raise GradientError if any element of `wrong` is true."""
     if not isinstance(wrong, np.ndarray | np.generic):
         return _required(x, wrong, what, do)
     if wrong.any():
@@ -260,7 +259,7 @@ def require(x: Any, wrong: Any, what: str, do: str) -> Any:
 def batch_matrices(
     name: str, op: Operator[..., Any], count: int = 1
 ) -> Callable[..., Any]:
-    """The vmap rule of an operator on stacks of matrices with `count` results."""
+    """Make the vmap rule of an operator on stacks of matrices."""
 
     def batch(info: Any, in_dims: Any, a: Any, *rest: Any) -> Any:
         rows = batch_first(a, in_dims[0])
@@ -283,7 +282,7 @@ def steady(main: Any, rest: Any, g: Any, what: str, do: str) -> Any:
 
 
 def is_more(x: Any, g: Any) -> Any:
-    """Whether a part `x` of a gradient `g`, which should be zero, is more than rounding.
+    """Return whether a part `x` of a gradient `g`, meant to be zero, is not.
 
     Gradients near an optimum are differences of numbers near one, so there is an absolute
     limit too.
@@ -295,7 +294,7 @@ def is_more(x: Any, g: Any) -> Any:
 
 
 def off_diagonal(x: Any) -> Any:
-    """Matrices with zeros on the diagonal."""
+    """Return matrices with zeros on the diagonal."""
     return lower(x, -1) + upper(x, 1)
 
 
@@ -324,7 +323,7 @@ def _(x1: Any, x2: Any) -> FakeArray:
 
 
 def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of a matrix product."""
+    """Return the shape of a matrix product."""
     if not first or not second:
         raise _no_axes()
     a = first if len(first) > 1 else (1, *first)
@@ -347,7 +346,7 @@ def _no_axes() -> ShapeError:
 
 
 def _first_grad(g: Any, x2: Any) -> Any:
-    """Gradient of the first factor, not yet summed over broadcast axes."""
+    """Return the gradient of the first factor, not yet summed over broadcast axes."""
     if x2.ndim == 1:
         return np.expand_dims(g, -1) * x2
     if g.ndim < x2.ndim:  # the first factor is a vector
@@ -358,7 +357,7 @@ def _first_grad(g: Any, x2: Any) -> Any:
 
 
 def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
-    """Gradient of the second factor, not yet summed over broadcast axes."""
+    """Return the gradient of the second factor, not yet summed over broadcast axes."""
     if x1.ndim == 1:
         is_vector = len(x2_shape) == 1
         return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
@@ -369,16 +368,7 @@ def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
     return np.matmul(transposed(x1), g)
 
 
-matmul.register_autograd(partials({"x1": _first_grad, "x2": _second_grad}))
-
-
-@matmul.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (x1, x2), (t1, t2) = primals, tangents
-    y = matmul(x1, x2)
-    parts = [] if t1 is None else [np.matmul(t1, x2)]
-    parts += [] if t2 is None else [np.matmul(x1, t2)]
-    return y, sum_of(parts, y)
+register_bilinear(matmul, _first_grad, _second_grad, product=np.matmul)
 
 
 @matmul.register_vmap
@@ -423,7 +413,7 @@ tensordot.register_kernel(
 
 
 def _free(ndim: int, axes: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
-    """Axes that are not summed, and axes that are, counted from the front."""
+    """Return axes that are not summed, and axes that are, counted from the front."""
     free, summed = _split(ndim, tuple(axes))
     return [*free], summed
 
@@ -460,13 +450,13 @@ def _check_summed(
 
 
 def _sorted_by(x: Any, places: Sequence[int]) -> Any:
-    """The array with its axes sorted by their `places`."""
+    """Return the array with its axes sorted by their `places`."""
     order = _ranking(places)
     return x if order == [*range(len(order))] else np.transpose(x, order)
 
 
 def _ranking(places: Sequence[int]) -> list[int]:
-    """The positions of the numbers, from the smallest to the largest number."""
+    """Return the positions of the numbers, from the smallest to the largest number."""
     return sorted(range(len(places)), key=lambda i: places[i])
 
 
@@ -490,16 +480,7 @@ def _tensordot_second(g: Any, a: Any, b_shape: Any, axes_a: Any, axes_b: Any) ->
     return _sorted_by(raw, [*[summed_b[i] for i in _ranking(summed_a)], *free_b])
 
 
-tensordot.register_autograd(partials({"a": _tensordot_first, "b": _tensordot_second}))
-
-
-@tensordot.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a, b, axes_a, axes_b), (ta, tb, *_) = primals, tangents
-    y = tensordot(a, b, axes_a, axes_b)
-    parts = [] if ta is None else [tensordot(ta, b, axes_a, axes_b)]
-    parts += [] if tb is None else [tensordot(a, tb, axes_a, axes_b)]
-    return y, sum_of(parts, y)
+register_bilinear(tensordot, _tensordot_first, _tensordot_second)
 
 
 @tensordot.register_vmap
@@ -524,7 +505,7 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
 
 
 def _matrices(batch: Any, rows: Sequence[int], columns: Sequence[int]) -> Any:
-    """A batch of matrices: some axes joined as rows, the others as columns."""
+    """Return a batch of matrices, with some axes joined as rows, others as columns."""
     moved = np.transpose(batch, (0, *(i + 1 for i in rows), *(i + 1 for i in columns)))
     shape = moved.shape
     count = 1 + len(rows)
@@ -582,7 +563,7 @@ def _(a: Any, b: Any) -> Any:
 
 @custom_op("np::outer", mutates_args=(), schema="(Array a, Array b) -> Array")
 def outer(a: Any, b: Any) -> Any:
-    """The products of all pairs of elements of two lines."""
+    """Return the products of all pairs of elements of two lines."""
     _check_lines(a, b)
     return np.multiply(a[:, None], b[None, :])
 
@@ -604,18 +585,7 @@ def _(a: Any, b: Any) -> FakeArray:
     return FakeArray(shape, dtype, device=fake_like(a).device)
 
 
-outer.register_autograd(
-    partials({"a": lambda g, b: np.matmul(g, b), "b": lambda g, a: np.matmul(a, g)})
-)
-
-
-@outer.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a, b), (ta, tb) = primals, tangents
-    y = outer(a, b)
-    parts = [] if ta is None else [outer(ta, b)]
-    parts += [] if tb is None else [outer(a, tb)]
-    return y, sum_of(parts, y)
+register_bilinear(outer, lambda g, b: np.matmul(g, b), lambda g, a: np.matmul(a, g))
 
 
 @outer.register_vmap
@@ -711,7 +681,7 @@ def _(arrays: Any, *, out: None = None) -> Any:
 
 
 def _cheapest(shapes: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
-    """For each part of a chain, after which factor to split it.
+    """Return for each part of a chain after which factor to split it.
 
     Source: Cormen et al., "Introduction to algorithms", 3rd ed., section 15.2.
     """
@@ -732,7 +702,7 @@ def _cheapest(shapes: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
 def _chained(
     factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int
 ) -> Any:
-    """The product of the factors from i to j."""
+    """Return the product of the factors from i to j."""
     if i == j:
         return factors[i]
     at = splits[i, j]

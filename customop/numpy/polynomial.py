@@ -32,9 +32,11 @@ from customop.numpy.arguments import (
     is_one,
     is_symbolic,
     larger,
+    numpy_refuses,
     shape_of,
     size_of,
     smaller,
+    typical,
     value_of,
     warn_user,
     whole,
@@ -54,48 +56,47 @@ from customop.numpy.rules import (
 )
 
 # ---- polynomials by their coefficients, the highest power first ----
-# Polyval, polymul, polyint.
 
 
 def coefficients(p: Any) -> Any:
-    """The coefficients of a polynomial as an array of one axis or more."""
+    """Return the coefficients of a polynomial as an array of one axis or more."""
     array = as_array(p.coeffs if isinstance(p, np.poly1d) else p)
     return np.reshape(array, (1,)) if array.ndim == 0 else array
 
 
 def _wrapped(value: Any, *given: Any) -> Any:
-    """A polynomial object where one was given, as in NumPy."""
+    """Return a polynomial object where one was given, as in NumPy."""
     return np.poly1d(value) if any(isinstance(p, np.poly1d) for p in given) else value
 
 
-def powers_of(highest: int, like: Any, lowest: int = 0) -> Any:
-    """The numbers from `highest` down to `lowest`."""
+def _powers_of(highest: int, like: Any, lowest: int = 0) -> Any:
+    """Return the numbers from `highest` down to `lowest`."""
     if type(highest) is int:
         return constant(np.arange(highest, lowest - 1, -1), like)
     return highest - numbers(0, highest - lowest + 1, like)
 
 
 def _zeros_before(p: Any) -> int | None:
-    """The number of leading zeros but the last one; None if it is not known."""
+    """Return the number of leading zeros but the last one, or None if not known."""
     value = value_of(p)
     if value is None:
         return None
-    return zeros_at_start(value, p.shape[0] - 1)
+    return _zeros_at_start(value, p.shape[0] - 1)
 
 
-def zeros_at_start(value: Any, most: int) -> int:
-    """How many zeros an array begins with, up to a number."""
+def _zeros_at_start(value: Any, most: int) -> int:
+    """Return how many zeros an array begins with, up to a number."""
     found = 0
     while found < most and not np.not_equal(value[found], 0):
         found += 1
     return found
 
 
-# ---- values ----
+# ---- values: np.polyval ----
 
 
 def _horner(p: Any, x: Any) -> Any:
-    """The values of polynomials; axes of `p` behind the first one are broadcast."""
+    """Evaluate polynomials; their axes behind the first one are broadcast."""
     y = np.zeros_like(x)
     for i in range(p.shape[0]):
         y = y * x + p[i]
@@ -126,15 +127,15 @@ def _(p: Any, x: Any) -> FakeArray:
 
 
 def slopes(p: Any) -> Any:
-    """The coefficients of the derivative."""
-    turn = powers_of(p.shape[0] - 1, p, 1)
+    """Return the coefficients of the derivative."""
+    turn = _powers_of(p.shape[0] - 1, p, 1)
     return p[:-1] * np.reshape(turn, (-1, *(1,) * (p.ndim - 1)))
 
 
 def _polyval_by_p(g: Any, shape: Sequence[int], x: Any) -> Any:
     count, inner = shape[0], len(shape) - 1
     wide = np.broadcast_to(x, g.shape)
-    exponents = np.reshape(powers_of(count - 1, wide), (-1, *(1,) * wide.ndim))
+    exponents = np.reshape(_powers_of(count - 1, wide), (-1, *(1,) * wide.ndim))
     found = g * wide**exponents
     return np.sum(found, tuple(range(1, 1 + g.ndim - inner)))
 
@@ -190,14 +191,14 @@ def _(p: Any, x: Any) -> Any:
 
 
 def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
-    """Two polynomials with as many coefficients."""
+    """Return two polynomials with as many coefficients."""
     p, q = coefficients(a1), coefficients(a2)
     count = larger(p.shape[0], q.shape[0])
     return _lengthened(p, count), _lengthened(q, count)
 
 
 def _lengthened(p: Any, count: int) -> Any:
-    """A polynomial with zeros before it, to so many coefficients."""
+    """Return a polynomial with zeros before it, to so many coefficients."""
     missing = count - p.shape[0]
     return p if is_known(missing, 0) else np.pad(p, (missing, 0))
 
@@ -245,7 +246,7 @@ def _(u: Any, v: Any) -> Any:
 
 
 def _divided(p: Any, q: Any) -> tuple[Any, Any]:
-    """Quotient and remainder for all sizes: the first coefficients are a linear system."""
+    """Divide polynomials of any sizes: the first coefficients are a linear system."""
     count, degree = p.shape[0], q.shape[0] - 1
     steps = larger(count - degree, 0)
     place = _counted_up(0, steps, p, q)
@@ -263,12 +264,12 @@ def _divided(p: Any, q: Any) -> tuple[Any, Any]:
 
 
 def _counted_up(start: Any, stop: Any, p: Any, q: Any) -> Any:
-    """The numbers of a range, traced as one of two polynomials is."""
+    """Return the numbers of a range, traced as one of two polynomials is."""
     return numbers(start, stop, p if isinstance(p, Tracer | FakeArray) else q)
 
 
 def _remainder_length(u: Any, v: Any, p: Any, q: Any) -> int:
-    """How many coefficients of the remainder NumPy keeps; all that can be nonzero."""
+    """Return how many coefficients of the remainder NumPy keeps."""
     known = value_of(p), value_of(q)
     if all(isinstance(value, np.ndarray) for value in known):
         return int(np.polydiv(*known)[1].shape[0])
@@ -284,10 +285,7 @@ def _remainder_length(u: Any, v: Any, p: Any, q: Any) -> int:
 def _(p: Any, m: Any = 1) -> Any:
     m = int(m)
     if m < 0:
-        raise ShapeError(
-            "Order of derivative must be positive (see polyint)",
-            do="call np.polyint(p, m) for integrals",
-        )
+        numpy_refuses(np.polyder, [0.0], m, do="call np.polyint(p, m) for integrals")
     found = coefficients(p)
     for _ in range(m):
         found = slopes(found)
@@ -298,30 +296,25 @@ def _(p: Any, m: Any = 1) -> Any:
 def _(p: Any, m: Any = 1, k: Any = None) -> Any:
     m = int(m)
     if m < 0:
-        raise ShapeError(
-            "Order of integral must be positive (see polyder)",
-            do="call np.polyder(p, m) for derivatives",
-        )
+        numpy_refuses(np.polyint, [0.0], m, do="call np.polyder(p, m) for derivatives")
     found = coefficients(p)
     constants = _constants(k, m, found)
     for i in range(m):
-        powers = powers_of(found.shape[0], found, 1)
+        powers = _powers_of(found.shape[0], found, 1)
         found = np.concatenate([found / powers, constants[i, None]])
     return _wrapped(found, p)
 
 
 def _constants(k: Any, m: int, like: Any) -> Any:
-    """The constant of each integration."""
+    """Return the constant of each integration."""
     if k is None:
         return constant(np.zeros(m, int), like).astype(np.float64)
     given = np.reshape(as_array(k), (-1,))
     if is_one(given.shape[0]):
         return np.broadcast_to(given, (max(m, 1),))
     if is_below(given.shape[0], m):
-        raise ShapeError(
-            "k must be a scalar or a rank-1 array of length 1 or >m.",
-            f"np.polyint: {given.shape[0]} constants for {m} integrations",
-            do="give a constant for each integration",
+        numpy_refuses(
+            np.polyint, [0.0], m, given, do="give a constant for each integration"
         )
     return given
 
@@ -334,7 +327,7 @@ def _constants(k: Any, m: int, like: Any) -> Any:
 
 
 def _roots(p: Any, skipped: int) -> Any:
-    """The roots of polynomials along the last axis, as complex numbers."""
+    """Return the roots of polynomials along the last axis, as complex numbers."""
     shape = (*p.shape[:-1], p.shape[-1] - 1 - skipped)
     dtype = _root_dtype(p.dtype)
     if p.ndim == 1:
@@ -357,7 +350,7 @@ def _counted(roots: Any, count: int) -> Any:
 
 
 def _root_dtype(dtype: Any) -> Any:
-    """The complex dtype of roots."""
+    """Return the complex dtype of roots."""
     return np.result_type(dtype if dtype.kind in "fc" else np.float64, np.complex64)
 
 
@@ -390,7 +383,7 @@ roots.register_sample_inputs(
 
 
 def _moved_by(t: Any, p: Any, y: Any) -> Any:
-    """The value of `t` over the slope of `p` at the roots, with the sign of a root.
+    """Return minus the value of `t` over the slope of `p` at the roots.
 
     A root moves by -t(y) / p'(y). A root that is met twice has no derivative: the slope
     is 0 there.
@@ -402,7 +395,7 @@ def _moved_by(t: Any, p: Any, y: Any) -> Any:
 def _roots_pull(g: Any, p: Any, out: Any) -> Any:
     slope = np.expand_dims(np.moveaxis(p, -1, 0), -1)
     share = -g / polyval(slopes(slope), out)
-    powers = np.expand_dims(out, -1) ** powers_of(p.shape[-1] - 1, out)
+    powers = np.expand_dims(out, -1) ** _powers_of(p.shape[-1] - 1, out)
     return np.matmul(np.expand_dims(share, -2), powers)[..., 0, :]
 
 
@@ -419,15 +412,13 @@ def _(primals: Any, tangents: Any) -> Any:
 def _(p: Any) -> Any:
     p = coefficients(p)
     if p.ndim != 1:
-        raise ShapeError(
-            "Input must be a rank-1 array.", do="use customop.vmap for rows"
-        )
+        numpy_refuses(np.roots, p, do="use customop.vmap for rows")
     value = value_of(p)
     if value is None:
         return roots(p, 0)
     length = int(p.shape[0])
-    before = zeros_at_start(value, length)
-    after = zeros_at_start(np.flip(value), length - before)
+    before = _zeros_at_start(value, length)
+    after = _zeros_at_start(np.flip(value), length - before)
     if before + after >= length - 1:
         # Roots at 0 only, or none; NumPy makes them in double precision.
         count = 0 if before == length else after
@@ -445,11 +436,7 @@ def _(seq_of_zeros: Any) -> Any:
     if len(shape) == 2 and shape[0] == shape[1] and not is_known(shape[0], 0):
         zeros = np.linalg.eigvals(zeros)
     elif len(shape) != 1:
-        raise ShapeError(
-            "input must be 1d or non-empty square 2d array.",
-            f"np.poly: an array of shape {shape}",
-            do="give zeros, or a matrix",
-        )
+        numpy_refuses(np.poly, zeros, do="give zeros, or a matrix")
     else:
         zeros = cast(zeros, np.dtype(np.mintypecode(dtype_of(zeros).char)))
     if is_known(zeros.shape[0], 0):
@@ -464,7 +451,10 @@ def _(seq_of_zeros: Any) -> Any:
 
 
 def _are_paired(zeros: Any) -> bool:
-    """Whether complex numbers and their conjugates are the same: the product is real."""
+    """Return whether complex numbers come with their conjugates: the product is real.
+
+    The product is real.
+    """
     return bool(np.all(np.sort(zeros) == np.sort(np.conjugate(zeros))))
 
 
@@ -475,19 +465,11 @@ def _are_paired(zeros: Any) -> bool:
 def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803  # NumPy's name
     x = as_array(x)
     if x.ndim != 1:
-        raise ShapeError(
-            "x must be a one-dimensional array or sequence.",
-            f"np.vander: x has the shape {tuple(x.shape)}",
-            do="use customop.vmap for rows",
-        )
+        numpy_refuses(np.vander, x, do="use customop.vmap for rows")
     count = x.shape[0] if N is None else whole(N)
     if is_below(count, 0):
-        raise ShapeError(
-            "negative dimensions are not allowed",
-            f"np.vander: N is {count}",
-            do="give a number of columns",
-        )
-    powers = powers_of(count - 1, x)
+        numpy_refuses(np.vander, [0.0], count, do="give a number of columns")
+    powers = _powers_of(count - 1, x)
     wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
     return wide ** (powers[::-1] if increasing else powers)
 
@@ -524,40 +506,29 @@ def _(
 
 
 def _check_points(x: Any, y: Any, count: int) -> None:
-    """Raise, in NumPy's words, for points that have no fit."""
-    if is_below(count, 1):
-        raise ShapeError("expected deg >= 0", do="give a degree of at least 0")
-    if x.ndim != 1:
-        raise TypeError("expected 1D vector for x")
-    if is_known(x.shape[0], 0):
-        raise TypeError("expected non-empty vector for x")
-    if y.ndim not in (1, 2):
-        raise TypeError("expected 1D or 2D array for y")
-    if x.shape[0] != y.shape[0]:
-        raise TypeError("expected x and y to have same length")
+    """Return raise, in NumPy's words, for points that have no fit."""
+    is_wrong = is_below(count, 1) or x.ndim != 1 or y.ndim not in (1, 2)
+    if is_wrong or is_known(x.shape[0], 0) or x.shape[0] != y.shape[0]:
+        numpy_refuses(np.polyfit, x, y, count - 1)
 
 
 def _checked_weights(w: Any, y: Any) -> Any:
     w = as_array(w) + 0.0
-    if w.ndim != 1:
-        raise TypeError("expected a 1-d array for weights")
-    if w.shape[0] != y.shape[0]:
-        raise TypeError("expected w and y to have the same length")
+    if w.ndim != 1 or w.shape[0] != y.shape[0]:
+        numpy_refuses(np.polyfit, y, y, 0, w=w)
     return w
 
 
 def _covariance(columns: Any, scale: Any, misses: Any, x: Any, y: Any, cov: Any) -> Any:
-    """The covariance of the coefficients."""
+    """Return the covariance of the coefficients."""
     count = scale.shape[0]
     base = np.linalg.inv(np.matmul(columns.T, columns)) / np.outer(scale, scale)
     factor: Any = 1
     if not (isinstance(cov, str) and cov == "unscaled"):
         if is_below(x.shape[0], count + 1):
-            raise ShapeError(
-                "the number of data points must exceed order to scale the covariance"
-                " matrix",
-                do='give more points, or cov="unscaled"',
-            )
+            line = np.arange(float(typical([x.shape[0]])[0]))
+            instead = 'give more points, or cov="unscaled"'
+            numpy_refuses(np.polyfit, line, line, count - 1, cov=True, do=instead)
         factor = misses / (x.shape[0] - count)
     return base * factor if y.ndim == 1 else np.expand_dims(base, 2) * factor
 

@@ -31,161 +31,28 @@ from customop.numpy.arguments import (
     larger,
     listed_axes,
     need_elements,
+    numpy_refuses,
 )
 from customop.numpy.rules import device_of, is_complex, require, warn_unless
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
 
-# ---- methods ----
-
-
-class _Method(NamedTuple):
-    """A way to find a quantile among `n` sorted elements.
-
-    Attributes
-    ----------
-    place : callable
-        ``place(n, q)``: the number of the element, from 0, perhaps between two.
-    share : callable or None
-        ``share(part, place)``: the share of the second of the two; None where the
-        place is always that of an element.
-    """
-
-    place: Callable[[Any, Any], Any]
-    share: Callable[[Any, Any], Any] | None
-
-
-def _between(alpha: float, beta: float) -> _Method:
-    """The place with the two constants of Hyndman and Fan."""
-    return _Method(
-        lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1,
-        lambda part, place: part,
-    )
-
-
-def _next_unless(place: Any, stays: Any) -> Any:
-    """The element below a place where `stays` is set, and the next one elsewhere."""
-    below = np.floor(place)
-    return np.maximum(np.where(stays, below, below + 1), 0)
-
-
-def _inverted(n: Any, q: Any) -> Any:
-    place = n * q - 1
-    return _next_unless(place, np.equal(place, np.floor(place)))
-
-
-def _closest(n: Any, q: Any) -> Any:
-    place = n * q - 1 - 0.5
-    below = np.floor(place)
-    is_odd = np.equal(below % 2, 1)
-    return _next_unless(place, np.logical_and(np.equal(place, below), is_odd))
-
-
-_METHODS: dict[str, _Method] = {
-    "inverted_cdf": _Method(_inverted, None),
-    "averaged_inverted_cdf": _Method(
-        lambda n, q: n * q - 1,
-        lambda part, place: np.where(np.equal(part, 0), 0.5, 1.0),
-    ),
-    "closest_observation": _Method(_closest, None),
-    "interpolated_inverted_cdf": _between(0, 1),
-    "hazen": _between(0.5, 0.5),
-    "weibull": _between(0, 0),
-    "linear": _Method(lambda n, q: (n - 1) * q, lambda part, place: part),
-    "median_unbiased": _between(1 / 3.0, 1 / 3.0),
-    "normal_unbiased": _between(3 / 8.0, 3 / 8.0),
-    "lower": _Method(lambda n, q: np.floor((n - 1) * q), None),
-    "higher": _Method(lambda n, q: np.ceil((n - 1) * q), None),
-    "midpoint": _Method(
-        lambda n, q: 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q)),
-        lambda part, place: np.where(np.equal(place % 1, 0), 0.0, 0.5),
-    ),
-    "nearest": _Method(lambda n, q: np.around((n - 1) * q), None),
-}
-
-
-def _method(name: str) -> _Method:
-    if name not in _METHODS:
-        raise ValueError(
-            f"{name!r} is not a valid method. Use one of: {', '.join(_METHODS)}"
-        )
-    return _METHODS[name]
-
-
-# ---- elements at places ----
-
-
-def _elements(line: Any, places: Any) -> Any:
-    """The elements at places along the last axis, the same for all lines or not."""
-    if places.ndim == 1:
-        return getitem(line, (..., places))
-    return np.take_along_axis(line, places, axis=-1)
-
-
-def _last(line: Any) -> Any:
-    """The last element of each line; its axis stays, with length one."""
-    return line[..., -1, None]
-
-
-def _at(line: Any, n: Any, q: Any, method: _Method, is_weak: bool) -> Any:
-    """The quantiles of sorted lines, whose first `n` elements count."""
-    place = method.place(n, q)
-    is_whole = dtype_of(place).kind in "iu"
-    if method.share is None or (is_whole and method is _METHODS["linear"]):
-        return _elements(line, place.astype(np.intp))
-    below = np.floor(place)
-    last = np.maximum(n - 1, 0) if hasattr(n, "shape") else larger(n - 1, 0)
-    first = np.clip(below, 0, last).astype(np.intp)
-    second = np.clip(below + 1, 0, last).astype(np.intp)
-    share = cast(method.share(place - below, place), dtype_of(place))
-    if is_weak:
-        # The share counts as a number of Python.
-        share = cast(share, dtype_of(line) if is_inexact(line) else np.dtype(float))
-    return _mixed(_elements(line, first), _elements(line, second), share)
-
-
-def _mixed(a: Any, b: Any, share: Any) -> Any:
-    """The point between two numbers, from the nearer one: no rounding beyond them."""
-    step = b - a
-    from_b, from_a = b - step * (1 - share), a + step * share
-    return np.where(np.greater_equal(share, 0.5), from_b, from_a)
-
-
-def _weighted_places(line: Any, weights: Any, n: Any, q: Any) -> Any:
-    """The first element whose share of the weights, with all before it, reaches q."""
-    sums = np.cumsum(weights, axis=-1, dtype=np.float64)
-    total = _last(sums)
-    has_parts = np.logical_and(np.isfinite(total), np.not_equal(total, 0))
-    if hasattr(n, "shape"):  # of elements that are not nan
-        has_parts = np.logical_or(has_parts, np.equal(n, 0))
-    require(has_parts, "Weights included NaN, inf or were all zero.")
-    parts = sums / np.where(np.equal(total, 0), 1.0, total)
-    if dtype_of(q).kind == "f":
-        parts = cast(parts, dtype_of(q))
-    # Elements without weight at the beginning are not chosen, even for q = 0.
-    parts = np.where(np.equal(parts, 0), -1, parts)
-    before = np.less(np.expand_dims(parts, -2), np.expand_dims(q, -1))
-    return np.minimum(np.sum(before, axis=-1), line.shape[-1] - 1)
-
-
 # ---- functions ----
 
 
 def _check(a: Any, q: Any, method: str, weights: Any) -> None:
-    if is_complex(a):
-        raise TypeError("a must be an array of real numbers")
-    if q.ndim > 2:
-        raise ValueError("q must be a scalar or 1d")
+    if is_complex(a) or q.ndim > 2:
+        numpy_refuses(np.quantile, a, q)
     inside = np.logical_and(np.greater_equal(q, 0), np.less_equal(q, 1))
     require(inside, "Quantiles must be in the range [0, 1]")
     if weights is not None and method != "inverted_cdf":
-        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+        numpy_refuses(np.quantile, [0.0], 0.0, method=method, weights=[1.0])
 
 
 def _sorted_lines(
     a: Any, axes: Sequence[int], weights: Any, axis: Any
 ) -> tuple[Any, Any]:
-    """The elements in sorted lines, and their weights beside them."""
+    """Return the elements in sorted lines, and their weights beside them."""
     line = as_line(a, axes)
     if weights is None:
         return sort(line, -1), None
@@ -197,7 +64,7 @@ def _sorted_lines(
 
 
 def _beside(q: Any, a: Any) -> Any:
-    """The points as an array; plain ones go to the device of the other array."""
+    """Return the points as an array; plain ones go to the device of the other array."""
     if not isinstance(q, np.ndarray | np.generic) or device_of(a) == "cpu":
         return np.asarray(q) if isinstance(q, np.generic) else q
     numbers = [np.full_like(a, v, q.dtype, shape=()) for v in q.ravel().tolist()]
@@ -284,6 +151,7 @@ _serve(np.percentile, 100, skips_nan=False)
 _serve(np.nanquantile, 1, skips_nan=True)
 _serve(np.nanpercentile, 100, skips_nan=True)
 
+
 # ---- medians ----
 
 
@@ -309,7 +177,10 @@ def _(
 
 
 def _last_of(line: Any) -> Any:
-    """The last elements of an axis, which is not empty; 0 for a symbolic size of 0."""
+    """Return the last elements of an axis, which is not empty.
+
+    0 for a symbolic size of 0.
+    """
     count = line.shape[-1]
     if type(count) is not int:
         return np.sum(line[..., larger(count - 1, 0) :], axis=-1)
@@ -340,3 +211,133 @@ def _(
     both = np.take_along_axis(line, places, axis=-1)
     middle = np.where(np.equal(n[..., 0] % 2, 1), both[..., 0], np.mean(both, axis=-1))
     return as_scalar(np.reshape(middle, kept_shape(a.shape, axes)) if kept else middle)
+
+
+# ---- methods ----
+
+
+class _Method(NamedTuple):
+    """A way to find a quantile among `n` sorted elements.
+
+    Attributes
+    ----------
+    place : callable
+        ``place(n, q)``: the number of the element, from 0, perhaps between two.
+    share : callable or None
+        ``share(part, place)``: the share of the second of the two; None where the
+        place is always that of an element.
+    """
+
+    place: Callable[[Any, Any], Any]
+    share: Callable[[Any, Any], Any] | None
+
+
+def _between(alpha: float, beta: float) -> _Method:
+    """Return the place with the two constants of Hyndman and Fan."""
+    return _Method(
+        lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1,
+        lambda part, place: part,
+    )
+
+
+def _next_unless(place: Any, stays: Any) -> Any:
+    """Return the element at a place where `stays` is set, else the next one."""
+    below = np.floor(place)
+    return np.maximum(np.where(stays, below, below + 1), 0)
+
+
+def _inverted(n: Any, q: Any) -> Any:
+    place = n * q - 1
+    return _next_unless(place, np.equal(place, np.floor(place)))
+
+
+def _closest(n: Any, q: Any) -> Any:
+    place = n * q - 1 - 0.5
+    below = np.floor(place)
+    is_odd = np.equal(below % 2, 1)
+    return _next_unless(place, np.logical_and(np.equal(place, below), is_odd))
+
+
+_METHODS: dict[str, _Method] = {
+    "inverted_cdf": _Method(_inverted, None),
+    "averaged_inverted_cdf": _Method(
+        lambda n, q: n * q - 1,
+        lambda part, place: np.where(np.equal(part, 0), 0.5, 1.0),
+    ),
+    "closest_observation": _Method(_closest, None),
+    "interpolated_inverted_cdf": _between(0, 1),
+    "hazen": _between(0.5, 0.5),
+    "weibull": _between(0, 0),
+    "linear": _Method(lambda n, q: (n - 1) * q, lambda part, place: part),
+    "median_unbiased": _between(1 / 3.0, 1 / 3.0),
+    "normal_unbiased": _between(3 / 8.0, 3 / 8.0),
+    "lower": _Method(lambda n, q: np.floor((n - 1) * q), None),
+    "higher": _Method(lambda n, q: np.ceil((n - 1) * q), None),
+    "midpoint": _Method(
+        lambda n, q: 0.5 * (np.floor((n - 1) * q) + np.ceil((n - 1) * q)),
+        lambda part, place: np.where(np.equal(place % 1, 0), 0.0, 0.5),
+    ),
+    "nearest": _Method(lambda n, q: np.around((n - 1) * q), None),
+}
+
+
+def _method(name: str) -> _Method:
+    if name not in _METHODS:
+        numpy_refuses(np.quantile, [0.0], 0, method=name)
+    return _METHODS[name]
+
+
+# ---- elements at places ----
+
+
+def _elements(line: Any, places: Any) -> Any:
+    """Return the elements at places along the last axis, one for each line or all."""
+    if places.ndim == 1:
+        return getitem(line, (..., places))
+    return np.take_along_axis(line, places, axis=-1)
+
+
+def _last(line: Any) -> Any:
+    """Return the last element of each line; its axis stays, with length one."""
+    return line[..., -1, None]
+
+
+def _at(line: Any, n: Any, q: Any, method: _Method, is_weak: bool) -> Any:
+    """Return the quantiles of sorted lines, whose first `n` elements count."""
+    place = method.place(n, q)
+    is_whole = dtype_of(place).kind in "iu"
+    if method.share is None or (is_whole and method is _METHODS["linear"]):
+        return _elements(line, place.astype(np.intp))
+    below = np.floor(place)
+    last = np.maximum(n - 1, 0) if hasattr(n, "shape") else larger(n - 1, 0)
+    first = np.clip(below, 0, last).astype(np.intp)
+    second = np.clip(below + 1, 0, last).astype(np.intp)
+    share = cast(method.share(place - below, place), dtype_of(place))
+    if is_weak:
+        # The share counts as a number of Python.
+        share = cast(share, dtype_of(line) if is_inexact(line) else np.dtype(float))
+    return _mixed(_elements(line, first), _elements(line, second), share)
+
+
+def _mixed(a: Any, b: Any, share: Any) -> Any:
+    """Return the point between two numbers, from the nearer one to stay between."""
+    step = b - a
+    from_b, from_a = b - step * (1 - share), a + step * share
+    return np.where(np.greater_equal(share, 0.5), from_b, from_a)
+
+
+def _weighted_places(line: Any, weights: Any, n: Any, q: Any) -> Any:
+    """Return the first place whose share of the weights, with all before it, is q."""
+    sums = np.cumsum(weights, axis=-1, dtype=np.float64)
+    total = _last(sums)
+    has_parts = np.logical_and(np.isfinite(total), np.not_equal(total, 0))
+    if hasattr(n, "shape"):  # of elements that are not nan
+        has_parts = np.logical_or(has_parts, np.equal(n, 0))
+    require(has_parts, "Weights included NaN, inf or were all zero.")
+    parts = sums / np.where(np.equal(total, 0), 1.0, total)
+    if dtype_of(q).kind == "f":
+        parts = cast(parts, dtype_of(q))
+    # Elements without weight at the beginning are not chosen, even for q = 0.
+    parts = np.where(np.equal(parts, 0), -1, parts)
+    before = np.less(np.expand_dims(parts, -2), np.expand_dims(q, -1))
+    return np.minimum(np.sum(before, axis=-1), line.shape[-1] - 1)

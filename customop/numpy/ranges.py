@@ -19,10 +19,13 @@ from customop import (
 from customop.numpy.arguments import (
     NUMBERS,
     as_array,
+    as_dtype,
     cast,
     dtype_of,
     is_below,
+    is_inexact,
     larger,
+    numpy_refuses,
     only,
     plain,
     same_shape,
@@ -46,24 +49,27 @@ from customop.numpy.rules import (
 
 
 def _dtype_of(*values: Any) -> np.dtype[Any]:
-    """The inexact dtype that fits arrays and numbers."""
+    """Return the inexact dtype that fits arrays and numbers."""
     kinds = [plain(v) if isinstance(v, NUMBERS) else dtype_of(v) for v in values]
     return np.result_type(*kinds, 0.0)
 
 
 def _arrays(*values: Any) -> list[Any]:
-    """Arrays; numbers stay numbers."""
+    """Convert values to arrays; numbers stay numbers."""
     return [v if isinstance(v, NUMBERS) else as_array(v) for v in values]
 
 
 def _in_dtype(values: Sequence[Any], dtype: Any) -> list[Any]:
-    """Arrays of a dtype; numbers become arrays where the others are."""
+    """Cast values to a dtype; numbers become arrays where the others are."""
     like = next(v for v in values if hasattr(v, "dtype"))
     return [cast(array_like(v, like, dtype), dtype) for v in values]
 
 
 def _steps(counts: Any, delta: Any, div: int) -> tuple[Any, Any]:
-    """The step, and so many steps; a step that underflows is not used, as in NumPy."""
+    """Return the step and its multiples.
+
+    A step that underflows is not used, as in NumPy.
+    """
     step = delta / div
     has_zero = np.any(np.equal(step, 0))
     is_zero = value_of(has_zero)
@@ -78,12 +84,13 @@ _ENDS = (0, -1)
 def _lines(
     places: Any, start: Any, stop: Any, num: int, endpoint: bool, rank: int
 ) -> Any:
-    """Numbers from each start to each stop, along the first axis, as NumPy makes them.
+    """Return numbers from each start to each stop along the first axis, as NumPy does.
 
     `places` are the integers from 0 on, along that axis. A call of NumPy has the ends in
     the last `rank` axes.
     """
     dtype, div = _dtype_of(start, stop), num - endpoint
+    start, stop = _inexact(start), _inexact(stop)
     delta = stop - start
     wide = np.reshape(places, (num, *(1,) * len(delta.shape)))
     counts = wide.astype(dtype)
@@ -99,6 +106,12 @@ def _lines(
     if endpoint and num > 1:
         line = np.where(np.equal(wide, num - 1), stop, line)
     return line.astype(dtype)
+
+
+def _inexact(end: Any) -> Any:
+    """Return an end as numbers whose differences do not wrap."""
+    is_whole = not isinstance(end, NUMBERS) and not is_inexact(end)
+    return end * 1.0 if is_whole else end
 
 
 def _rank_of(*ends: Any) -> int:
@@ -120,7 +133,7 @@ _between.register_kernel(
 @_between.register_fake
 def _(start: Any, stop: Any, num: int, endpoint: bool) -> FakeArray:
     if num < 0:
-        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+        numpy_refuses(np.linspace, 0, 0, num)
     dtype = _dtype_of(start, stop)
     delta = keep_order((stop, start), dtype)
     lengths = (num, *(1,) * len(delta.shape))
@@ -139,13 +152,13 @@ def _(info: Any, in_dims: Any, start: Any, stop: Any, num: int, endpoint: bool) 
 
 
 def _shares(g: Any, num: int, endpoint: bool) -> Any:
-    """Where each number lies between the two, from 0 to 1."""
+    """Return where each number lies between the two ends, from 0 to 1."""
     places = numbers(0, num, g)
     return places / max(num - endpoint, 1)
 
 
 def _weighted(g: Any, weights: Any) -> Any:
-    """The sum of the first axis, weighted."""
+    """Return the sum of the first axis, weighted."""
     if type(g) is np.ndarray and g.ndim > 1:  # half the time of np.tensordot
         rest = g.shape[1:]
         return np.dot(weights, g.reshape(len(g), math.prod(rest))).reshape(rest)
@@ -181,7 +194,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 
 def _spread(line: Any, like: Any) -> Any:
-    """Lines with axes of length one after the first, for those of others."""
+    """Add axes of length one to lines after the first axis, for those of others."""
     count = len(like.shape) - len(line.shape)
     return np.reshape(line, (line.shape[0], *(1,) * count, *line.shape[1:]))
 
@@ -201,13 +214,13 @@ def _linspace(
     only("np.linspace", device=(device, None, "cpu"))
     num = size_of(num)
     if is_below(num, 0):
-        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+        numpy_refuses(np.linspace, 0, 0, num)
     ends = _arrays(start, stop)
     if type(num) is int and not retstep:
         line = _between.run(*ends, num, bool(endpoint))
         if axis not in _ENDS or (axis and len(line.shape) > 1):
             line = np.moveaxis(line, 0, axis)
-        if dtype is not None and np.issubdtype(dtype, np.integer):
+        if dtype is not None and as_dtype(dtype).kind in "iu":
             line = np.floor(line)
         return cast(line, dtype)
     kind = _dtype_of(*ends)
@@ -231,7 +244,7 @@ def _linspace(
         whole = np.concatenate([line[:-1], np.expand_dims(end, 0)])
         line = in_order_of(whole, line)
     line = line if axis == 0 else np.moveaxis(line, 0, axis)
-    if dtype is not None and np.issubdtype(dtype, np.integer):
+    if dtype is not None and as_dtype(dtype).kind in "iu":
         line = np.floor(line)
     line = cast(line, dtype)
     return (line, step) if retstep else line
@@ -275,12 +288,12 @@ def _(
         known = value_of(end)
         # A zero that is not known, in a row of vmap, gives infinities and NaNs.
         if known is not None and np.any(np.equal(known, 0)):
-            raise ValueError("Geometric sequence cannot include zero")
+            np.geomspace(0, 0)  # NumPy's error
     kinds = [
         np.asarray(plain(v)).dtype if isinstance(v, NUMBERS) else dtype_of(v)
         for v in ends
     ]
-    kind = np.result_type(*kinds, np.dtype(float if dtype is None else dtype), 0.0)
+    kind = np.result_type(*kinds, as_dtype(float if dtype is None else dtype), 0.0)
     first, last = _in_dtype(ends, kind)
     # The result does not depend on the sign, which is taken out and put back.
     sign = stop_gradient(np.sign(first))
@@ -299,7 +312,7 @@ def _(
     return cast(line, kind if dtype is None else dtype)
 
 
-# ---- with the argument `like` ----
+# ---- arange, identity and tri, also with the argument `like` ----
 
 
 @register_numpy_function(np.arange)
@@ -315,7 +328,7 @@ def _(
     start, end = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     step = 1 if step is None else step
     given = [np.asarray(plain(v)) for v in (start, end, step)]
-    kind = np.result_type(*given) if dtype is None else np.dtype(dtype)
+    kind = np.result_type(*given) if dtype is None else as_dtype(dtype)
     return arange(start, end, step, kind, device or "cpu")
 
 

@@ -25,6 +25,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_dtype,
     as_line,
     broadcast,
     cast,
@@ -41,6 +42,7 @@ from customop.numpy.arguments import (
     kept,
     kept_shape,
     larger,
+    numpy_refuses,
     product,
     reduced_axes,
     shape_of,
@@ -58,165 +60,6 @@ from customop.numpy.rules import (
     register_linear,
 )
 
-# ---- reductions of selected elements, or from an initial value ----
-# `where` and `initial`.
-
-
-# A reduction by a ufunc: of an array, along axes or all, whether they are kept.
-Reduction = Callable[[Any, Sequence[int] | None, bool], Any]
-
-# Ufuncs for which an initial value that comes again changes nothing.
-_IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "lcm")
-
-
-def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
-    """The mask of a reduction, in the shape of its array.
-
-    Raises
-    ------
-    ArgumentError
-        If it is an array of other values than flags, as in NumPy.
-    ShapeError
-        If it does not broadcast to that shape.
-    """
-    mask = where if hasattr(where, "shape") else np.asarray(where, bool)
-    if mask.dtype != bool:
-        raise ArgumentError(
-            f"where= is an array of {mask.dtype}, must be of bool",
-            do="pass where=mask != 0",
-        )
-    try:
-        return np.broadcast_to(mask, shape)
-    except ValueError:
-        raise ShapeError(
-            f"where= of shape {shape_of(mask)} cannot be broadcast to the shape {shape}"
-            " of the array",
-            do="give a mask of the shape of the array",
-        ) from None
-
-
-def reduce_selected(
-    ufunc: np.ufunc,
-    reduce: Reduction,
-    a: Any,
-    axis: Sequence[int] | None,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
-) -> Any:
-    """A reduction with `initial` or `where`, made of the reduction without them."""
-    axes = counted_axes(axis, len(a.shape))
-    # NumPy's own errors, and the dtype in which it reduces.
-    sample = np.ones((1,) * len(axes), dtype_of(a))
-    dtype = dtype_of(reduce(sample, None, False))
-    line = as_line(cast(a, dtype), axes)
-    start = _start(ufunc, initial, dtype)
-    if (
-        initial is None
-        and is_known(line.shape[-1], 0)
-        and not has_none(line.shape[:-1])
-    ):
-        raise ShapeError(
-            f"zero-size array to reduction operation {ufunc.__name__} which has no"
-            " identity",
-            do="leave initial= away, or give a number",
-        )
-    if where is not True:
-        mask = as_line(mask_like(where, tuple(a.shape)), axes)
-        if start is None:
-            raise ShapeError(
-                f"reduction operation '{ufunc.__name__}' does not have an identity, so to"
-                " use a where mask one has to specify 'initial'",
-                do="give initial=",
-            )
-        filler = _filler(ufunc, start, dtype)
-        if filler is None:
-            return _kept(_in_turns(ufunc, line, mask, start), a, axes, keepdims)
-        line = np.where(mask, line, filler)
-    if initial is not NO_VALUE and start is not None:
-        line = np.concatenate([_first(start, line), line], axis=-1)
-    return _kept(reduce(line, [-1], False), a, axes, keepdims)
-
-
-def _kept(y: Any, a: Any, axes: Sequence[int], keepdims: bool) -> Any:
-    return np.reshape(y, kept_shape(a.shape, axes)) if keepdims else y
-
-
-def _number(value: Any, dtype: Any) -> Any:
-    """A number in a dtype; NumPy's errors, as of an element that is written."""
-    element = np.zeros((), dtype)
-    element[()] = value
-    return element.item()
-
-
-def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:
-    """The value that a reduction begins with, or None for its first element."""
-    if initial is NO_VALUE:
-        return None if ufunc.identity is None else _identity(ufunc, dtype)
-    if initial is None:
-        return None
-    if shape_of(initial):
-        raise ShapeError(
-            f"initial= has the shape {shape_of(initial)}, must be a single value",
-            do="combine the result with the array: np.add(np.sum(x), initial)",
-        )
-    is_plain = isinstance(initial, np.ndarray | np.generic)
-    if hasattr(initial, "shape") and not is_plain:
-        return cast(initial, dtype)
-    return _number(initial, dtype)
-
-
-def _identity(ufunc: np.ufunc, dtype: Any) -> Any:
-    # -1 is all bits, also of unsigned integers.
-    return np.asarray(ufunc.identity).astype(dtype).item()
-
-
-def _first(start: Any, line: Any) -> Any:
-    """The value before each line."""
-    shape = (*line.shape[:-1], 1)
-    if hasattr(start, "shape"):
-        return np.broadcast_to(start, shape)
-    return np.full_like(line, start, shape=shape)
-
-
-def _filler(ufunc: np.ufunc, start: Any, dtype: Any) -> Any:
-    """An element that leaves the result as it is, or None."""
-    if ufunc.identity is not None:
-        return _identity(ufunc, dtype)
-    return start if ufunc.__name__ in _IDEMPOTENT else None
-
-
-def _in_turns(ufunc: np.ufunc, line: Any, mask: Any, start: Any) -> Any:
-    """Reduce along the last axis, element by element."""
-    y = _first(start, line)[..., 0]
-    for k in range(line.shape[-1]):
-        y = np.where(mask[..., k], ufunc(y, line[..., k]), y)
-    return y
-
-
-def mean_of_selected(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
-    """The mean of the elements of a mask; it warns where there are none, as NumPy does."""
-    mask = mask_like(where, tuple(a.shape))
-    count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=keepdims)
-    if isinstance(count, np.ndarray | np.generic) and np.any(count == 0):
-        warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=2)
-    if dtype is None and dtype_of(a).kind in "biu":
-        dtype = np.float64
-    is_half = dtype is None and dtype_of(a) == np.float16
-    total = np.sum(
-        a,
-        axis=axis,
-        dtype=np.float32 if is_half else dtype,
-        keepdims=keepdims,
-        where=mask,
-    )
-    return cast(total / count, np.float16 if is_half else total.dtype)
-
-
-# The axes of a result have the order in memory that those of the input have, as in
-# NumPy 2.4.
-
-
 # ---- fake kernels and batching of reductions ----
 
 
@@ -230,7 +73,10 @@ def _reduced_dtype(
 def reduced(
     x: Any, axis: Sequence[int] | None, keepdims: bool, dtype: Any
 ) -> FakeArray:
-    """The fake result of a reduction; its axes have the order in memory of those of `x`."""
+    """Return the fake result of a reduction.
+
+    Its axes have the order in memory of those of `x`.
+    """
     ndim = len(x.shape)
     axes = counted_axes(axis, ndim)
     if axis is None and not keepdims:
@@ -260,12 +106,12 @@ def check_elements(name: str, shape: Sequence[int], axis: Any) -> None:
 
 
 def batched_axes(axis: Sequence[int] | None, dim: int, ndim: int) -> list[int]:
-    """The axes of a row as axes of the batch."""
+    """Return the axes of a row as axes of the batch."""
     return [i + (i >= dim) for i in counted_axes(axis, ndim - 1)]
 
 
 def _batched_dim(axes: Sequence[int], dim: int, keepdims: bool) -> int:
-    """The axis of the batch after `axes` are reduced."""
+    """Return the axis of the batch after `axes` are reduced."""
     return dim if keepdims else dim - sum(i < dim for i in axes)
 
 
@@ -275,10 +121,12 @@ def reduction_of(
     more: str = "",
     *,
     needs_elements: bool = False,
+    sample: Callable[..., Any] | None = None,
 ) -> Operator[..., Any]:
-    """The operator of a reduction; `more` adds parameters to its schema.
+    """Make the operator of a reduction; `more` adds parameters to its schema.
 
-    With `needs_elements` it has no value for no elements.
+    With `needs_elements` it has no value for no elements. The kernel, or `sample` in its
+    place, tells the dtype of a result from two elements.
     """
     schema = f"(Array x, int[]? axis=None, bool keepdims=False{more}) -> Array"
     op = numpy_operator(name, schema, kernel)
@@ -286,7 +134,9 @@ def reduction_of(
     def fake(x: Any, axis: Any, keepdims: Any, *rest: Any) -> FakeArray:
         if needs_elements:
             check_elements(name, x.shape, axis)
-        return reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype, rest))
+        return reduced(
+            x, axis, keepdims, _reduced_dtype(sample or kernel, x.dtype, rest)
+        )
 
     def move(
         shape: Sequence[int], dim: int, axis: Any, keepdims: bool, *rest: Any
@@ -300,7 +150,7 @@ def reduction_of(
 
 
 def _by_function(name: str) -> Callable[..., Any]:
-    """The kernel that calls a function of NumPy, on arrays of any kind."""
+    """Make the kernel that calls a function of NumPy, on arrays of any kind."""
     function = getattr(np, name)
 
     def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -311,7 +161,7 @@ def _by_function(name: str) -> Callable[..., Any]:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """The kernel that calls a method of NumPy's arrays: half the time of the function."""
+    """Make the kernel that calls a method of NumPy's arrays: twice as fast."""
 
     def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         # Not by `as_axis`, which takes 60 ns more.
@@ -327,7 +177,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _reduction(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
-    """The kernel that reduces by a ufunc, as a method of NumPy's arrays does.
+    """Make the kernel that reduces by a ufunc, as a method of NumPy's arrays does.
 
     It takes half the time of the method, which goes through code in Python.
     """
@@ -416,7 +266,7 @@ mean_: Operator[..., Any] = reduction_of("mean", _by_function("mean"))
 
 
 def _quick_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """As `numpy.mean`, which takes twice the time for a small array of floats."""
+    """Compute the mean of a small array in half the time of `numpy.mean`."""
     return _mean_along(x, None if axis is None else tuple(axis), keepdims)
 
 
@@ -464,12 +314,12 @@ def _(
 ) -> Any:
     if where is not True:
         kept = keeps_axes(keepdims)
-        return mean_of_selected(as_array(a), axis, dtype, kept, where)
+        return _mean_of_selected(as_array(a), axis, dtype, kept, where)
     axes = axis if axis is None else int_axes(axis)
     kept = keepdims if keepdims is False else keeps_axes(keepdims)
     if dtype is None:
         return mean_.run(a, axes, kept)
-    if np.dtype(dtype).kind in "fc" and np.dtype(dtype) != np.float16:
+    if as_dtype(dtype).kind in "fc" and as_dtype(dtype) != np.float16:
         return mean_.run(cast(a, dtype), axes, kept)
     # NumPy sums and divides in this dtype, and then rounds to it.
     total = np.sum(a, axis=axis, dtype=dtype, keepdims=kept)
@@ -480,7 +330,7 @@ def _(
 
 
 def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
-    """The share of each element in the gradient; equal extremes share it evenly.
+    """Return the share of each element in the gradient; equal extremes share it evenly.
 
     JAX 0.10 and HIPS autograd 1.8 do the same.
     """
@@ -495,7 +345,7 @@ def _extreme_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _plain_extreme_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
-    """As for other arrays, without their broadcast copies: a quarter of the time."""
+    """Pull back arrays of NumPy without broadcast copies: a quarter of the time."""
     mask = (x == kept(y, x.shape, axis, keepdims)).astype(y.dtype)
     count = _add_up(mask, None if axis is None else tuple(axis), keepdims=True)
     return kept(g, x.shape, axis, keepdims) * (mask / count)
@@ -523,6 +373,7 @@ for _function in (np.max, np.amax):
 for _function in (np.min, np.amin):
     _serve(_function, min_, np.minimum)
 
+
 # ---- any and all ----
 
 
@@ -541,7 +392,7 @@ _serve(np.all, all_, np.logical_and)
 
 
 def before_each(y: Any, first: float) -> Any:
-    """The running results before each element of the last axis."""
+    """Return the running results before each element of the last axis."""
     if has_none(y.shape[-1:]):
         return y
     parts = [np.full_like(y[..., :1], first), y[..., :-1]]
@@ -623,7 +474,7 @@ def _joined(*parts: Any) -> Any:
 
 
 def prefix_slopes(ufunc: np.ufunc, x: Any, y: Any) -> tuple[Any, Any]:
-    """Derivatives of ``y[k] = f(y[k - 1], x[k])`` along the last axis by both arguments.
+    """Return the derivatives of ``y[k] = f(y[k - 1], x[k])`` by both arguments.
 
     The first result is x[0] itself.
     """
@@ -635,7 +486,7 @@ def prefix_slopes(ufunc: np.ufunc, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
-    """The shares by the chain rule; the runs follow each other."""
+    """Return the shares by the chain rule; the runs follow each other."""
     parts = []
     for run in runs:
         line = x[..., run]
@@ -648,7 +499,10 @@ def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
 
 
 def _even(x: Any, y: Any, total: Callable[[Any], Any]) -> Any:
-    """Equal extremes share evenly, as in np.max; where all are nan none has a share."""
+    """Share evenly between equal extremes, as np.max does; where all are nan nothing.
+
+    Where all are nan nothing.
+    """
     mask = np.equal(x, y).astype(y.dtype)
     return mask / np.maximum(total(mask), 1)
 
@@ -675,7 +529,7 @@ def shares_of(
     runs: Sequence[slice],
     total: Callable[[Any], Any],
 ) -> Any:
-    """The share of each element in the result of its run.
+    """Return the share of each element in the result of its run.
 
     Parameters
     ----------
@@ -694,3 +548,159 @@ def shares_of(
     """
     formula = _FORMULAS.get(ufunc.__name__)
     return formula(x, y, total) if formula else _chained(ufunc, x, runs)
+
+
+# ---- reductions of selected elements, or from an initial value ----
+# `where` and `initial`.
+
+
+# A reduction by a ufunc: of an array, along axes or all, whether they are kept.
+_Reduction = Callable[[Any, Sequence[int] | None, bool], Any]
+
+# Ufuncs for which an initial value that comes again changes nothing.
+_IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "lcm")
+
+
+def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
+    """Return the mask of a reduction, in the shape of its array.
+
+    Raises
+    ------
+    ArgumentError
+        If it is an array of other values than flags, as in NumPy.
+    ShapeError
+        If it does not broadcast to that shape.
+    """
+    mask = where if hasattr(where, "shape") else np.asarray(where, bool)
+    if mask.dtype != bool:
+        raise ArgumentError(
+            f"where= is an array of {mask.dtype}, must be of bool",
+            do="pass where=mask != 0",
+        )
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ShapeError(
+            f"where= of shape {shape_of(mask)} cannot be broadcast to the shape {shape}"
+            " of the array",
+            do="give a mask of the shape of the array",
+        ) from None
+
+
+def reduce_selected(
+    ufunc: np.ufunc,
+    reduce: _Reduction,
+    a: Any,
+    axis: Sequence[int] | None,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+) -> Any:
+    """Reduce with `initial` or `where`, by the reduction without them."""
+    axes = counted_axes(axis, len(a.shape))
+    # NumPy's own errors, and the dtype in which it reduces.
+    sample = np.ones((1,) * len(axes), dtype_of(a))
+    dtype = dtype_of(reduce(sample, None, False))
+    line = as_line(cast(a, dtype), axes)
+    start = _start(ufunc, initial, dtype)
+    if (
+        initial is None
+        and is_known(line.shape[-1], 0)
+        and not has_none(line.shape[:-1])
+    ):
+        numpy_refuses(
+            ufunc.reduce,
+            np.zeros(0, dtype),
+            initial=None,
+            do="leave initial= away, or give a number",
+        )
+    if where is not True:
+        mask = as_line(mask_like(where, tuple(a.shape)), axes)
+        if start is None:
+            numpy_refuses(ufunc.reduce, sample, where=False, do="give initial=")
+        filler = _filler(ufunc, start, dtype)
+        if filler is None:
+            return _kept(_in_turns(ufunc, line, mask, start), a, axes, keepdims)
+        line = np.where(mask, line, filler)
+    if initial is not NO_VALUE and start is not None:
+        line = np.concatenate([_first(start, line), line], axis=-1)
+    return _kept(reduce(line, [-1], False), a, axes, keepdims)
+
+
+def _kept(y: Any, a: Any, axes: Sequence[int], keepdims: bool) -> Any:
+    return np.reshape(y, kept_shape(a.shape, axes)) if keepdims else y
+
+
+def _number(value: Any, dtype: Any) -> Any:
+    """Return a number in a dtype, or raise NumPy's error for an element written."""
+    element = np.zeros((), dtype)
+    element[()] = value
+    return element.item()
+
+
+def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:
+    """Return the value that a reduction begins with, or None for its first element."""
+    if initial is NO_VALUE:
+        return None if ufunc.identity is None else _identity(ufunc, dtype)
+    if initial is None:
+        return None
+    if shape_of(initial):
+        raise ShapeError(
+            f"initial= has the shape {shape_of(initial)}, must be a single value",
+            do="combine the result with the array: np.add(np.sum(x), initial)",
+        )
+    is_plain = isinstance(initial, np.ndarray | np.generic)
+    if hasattr(initial, "shape") and not is_plain:
+        return cast(initial, dtype)
+    return _number(initial, dtype)
+
+
+def _identity(ufunc: np.ufunc, dtype: Any) -> Any:
+    # -1 is all bits, also of unsigned integers.
+    return np.asarray(ufunc.identity).astype(dtype).item()
+
+
+def _first(start: Any, line: Any) -> Any:
+    """Return the value before each line."""
+    shape = (*line.shape[:-1], 1)
+    if hasattr(start, "shape"):
+        return np.broadcast_to(start, shape)
+    return np.full_like(line, start, shape=shape)
+
+
+def _filler(ufunc: np.ufunc, start: Any, dtype: Any) -> Any:
+    """Return an element that leaves the result as it is, or None."""
+    if ufunc.identity is not None:
+        return _identity(ufunc, dtype)
+    return start if ufunc.__name__ in _IDEMPOTENT else None
+
+
+def _in_turns(ufunc: np.ufunc, line: Any, mask: Any, start: Any) -> Any:
+    """Reduce along the last axis, element by element."""
+    y = _first(start, line)[..., 0]
+    for k in range(line.shape[-1]):
+        y = np.where(mask[..., k], ufunc(y, line[..., k]), y)
+    return y
+
+
+def _mean_of_selected(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
+    """Return the mean of the elements of a mask; warn where there are none."""
+    mask = mask_like(where, tuple(a.shape))
+    count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=keepdims)
+    if isinstance(count, np.ndarray | np.generic) and np.any(count == 0):
+        warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=2)
+    if dtype is None and dtype_of(a).kind in "biu":
+        dtype = np.float64
+    is_half = dtype is None and dtype_of(a) == np.float16
+    total = np.sum(
+        a,
+        axis=axis,
+        dtype=np.float32 if is_half else dtype,
+        keepdims=keepdims,
+        where=mask,
+    )
+    return cast(total / count, np.float16 if is_half else total.dtype)
+
+
+# The axes of a result have the order in memory that those of the input have, as in
+# NumPy 2.4.

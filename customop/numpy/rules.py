@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
-from customop import FakeArray, Operator, Tag, Tracer, custom_op, fake_like, partials
+from customop import (
+    FakeArray,
+    Operator,
+    Tag,
+    Tracer,
+    axis_rule,
+    custom_op,
+    fake_like,
+    partials,
+    write_back,
+)
 from customop.numpy.arguments import (
+    as_dtype,
     broadcast,
     class_of,
     dtype_of,
@@ -26,7 +38,7 @@ from customop.numpy.arguments import (
 
 
 def device_of(x: Any) -> str:
-    """Name of the device of an array."""
+    """Return the name of the device of an array."""
     while isinstance(x, Tracer):
         x = x.below
     if type(x) is np.ndarray:
@@ -35,26 +47,31 @@ def device_of(x: Any) -> str:
 
 
 def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
-    """The fake array of a view of another one."""
+    """Return the fake array of a view of another one."""
     return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
 
 
 def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Lengths and strides of the axes that are not of length one, as numbers."""
+    """Return lengths and strides of the axes that are not of length one, as numbers."""
     pairs = zip(typical(shape), typical(strides), strict=True)
     return [(n, s) for n, s in pairs if n != 1]
 
 
 def packed_as(x: Any, shape: Sequence[int], dtype: Any) -> FakeArray:
-    """An array in F order if `x` is contiguous in F order and not in C order; else in C order."""
-    if not is_fortran_fakes(x):
+    """Make a fake array in F order if `x` is contiguous in F order alone.
+
+    Else in C order.
+
+    Else in C order.
+    """
+    if not _has_fortran_strides(x):
         return FakeArray(shape, dtype, device=device_of(x))
     last_to_first = range(len(shape))[::-1]
     return FakeArray(shape, dtype, device=device_of(x), order=last_to_first)
 
 
-def is_fortran_fakes(x: Any) -> bool:
-    """Whether an array is contiguous in F order and not in C order."""
+def _has_fortran_strides(x: Any) -> bool:
+    """Return whether an array is contiguous in F order and not in C order."""
     pairs = without_ones(x.shape, x.strides)
     if len(pairs) < 2 or has_none(x.shape):
         return False
@@ -68,13 +85,13 @@ def is_fortran_fakes(x: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def result_dtype(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
-    """Dtype of the result of a ufunc for dtypes, and Python classes of numbers."""
+    """Return the dtype of a ufunc's result, for dtypes and classes of numbers."""
     samples = [np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds]
     return ufunc(*samples).dtype
 
 
 def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
-    """The fake kernel of a ufunc with one output."""
+    """Make the fake kernel of a ufunc with one output."""
 
     def unary(x: Any) -> FakeArray:
         dtype = result_dtype(ufunc, (x.dtype,))
@@ -103,12 +120,12 @@ def check_range(ufunc: Any, *operands: Any) -> None:
 def check_held(value: Any, dtype: Any) -> None:
     """Raise as NumPy does for an int of Python that arrays of a dtype cannot hold."""
     number = _large_int(value)
-    if number is not None and np.dtype(dtype).kind in "iu":
+    if number is not None and as_dtype(dtype).kind in "iu":
         np.asarray(number, dtype)
 
 
 def _large_int(value: Any) -> int | None:
-    """An int of Python, which a symbolic one is at tracing, unless every dtype holds it."""
+    """Return an int, at tracing that of a symbolic one, unless every dtype holds it."""
     if hasattr(value, "dtype") or class_of(value) is not int:
         return None
     number = getattr(value, "hint", value)
@@ -120,12 +137,12 @@ _SMALLEST = np.iinfo(np.int8).max
 
 
 def kind_of(x: Any) -> Any:
-    """The dtype of an array, or the Python class of a number."""
+    """Return the dtype of an array, or the Python class of a number."""
     return x.dtype if hasattr(x, "dtype") else class_of(x)
 
 
 def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
-    """The fake result of an elementwise operation.
+    """Make the fake result of an elementwise operation.
 
     Its shape is broadcast. Its axes have the order in memory that fits the operands,
     as with ``order="K"`` in ``numpy.nditer``, NumPy 2.4.
@@ -145,7 +162,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
 
 
 def _repeats(x: Any) -> bool:
-    """Whether an array has elements that are one in memory, along an axis of stride 0."""
+    """Return whether some axis has stride 0, so that elements share memory."""
     return any(type(step) is int and step == 0 for step in getattr(x, "strides", ()))
 
 
@@ -157,7 +174,7 @@ def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def order_of(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    """Axes from slowest to fastest, sorted by the strides of all operands."""
+    """Return axes from slowest to fastest, sorted by the strides of all operands."""
     order = list(range(ndim))
     for i in range(len(order) - 2, -1, -1):
         to = i
@@ -172,14 +189,14 @@ def order_of(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]
 
 
 def _votes(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
-    """For each operand with strides along both axes, whether `a` lies inside `b`."""
+    """Return whether `a` lies inside `b`, for each operand with strides along both."""
     return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
 
 
 def stack_strides(
     operands: Sequence[Any], ranks: Sequence[int], core: Sequence[int], dtype: Any
 ) -> list[int]:
-    """Strides of a result of a generalized ufunc, whose own axes are `core`.
+    """Return the strides of a result of a generalized ufunc, whose own axes are `core`.
 
     These are in C order; the axes before them are in the order of those of the operands,
     whose last `ranks` axes are their own. Source: NumPy 2.4.
@@ -201,19 +218,19 @@ def stack_strides(
 def numpy_operator(
     name: str, schema: str, kernel: Callable[..., Any], **options: Any
 ) -> Operator[..., Any]:
-    """An operator of the namespace ``np`` that writes no argument."""
+    """Make an operator of the namespace ``np`` that writes no argument."""
     return custom_op(f"np::{name}", kernel, mutates_args=(), schema=schema, **options)
 
 
 def is_complex(x: Any) -> bool:
-    """Whether an array or number is complex."""
+    """Return whether an array or number is complex."""
     if isinstance(x, complex):
         return True
     return dtype_kind(getattr(x, "dtype", None)) == "c"
 
 
 def dtype_kind(dtype: Any) -> str:
-    """NumPy's letter for the kind of a dtype; of other libraries' dtypes by their names.
+    """Return NumPy's letter for the kind of a dtype, also of other libraries' dtypes.
 
     The name of a dtype in another byte order is only letters and digits: ``>f8``.
     """
@@ -228,7 +245,7 @@ _KINDS = {"complex": "c", "float": "f", "uint": "u", "int": "i", "bool": "b"}
 
 
 def fit(g: Any, x: Any) -> Any:
-    """A gradient in the dtype of its input; its real part for a real input."""
+    """Cast a gradient to the dtype of its input; the real part for a real input."""
     own = getattr(
         g, "dtype", None
     )  # none of a product of objects, which is refused later
@@ -236,7 +253,7 @@ def fit(g: Any, x: Any) -> Any:
 
 
 def in_dtype(g: Any, dtype: Any) -> Any:
-    """A gradient in a dtype; its real part for a real one."""
+    """Cast a gradient to a dtype; its real part for a real one."""
     if g.dtype == dtype:
         return g
     if is_complex(g) and dtype_kind(dtype) != "c":
@@ -245,7 +262,7 @@ def in_dtype(g: Any, dtype: Any) -> Any:
 
 
 def sum_of(parts: Sequence[Any], y: Any) -> Any:
-    """The sum of tangents, in the dtype of the output."""
+    """Add up tangents, in the dtype of the output."""
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -271,19 +288,60 @@ def no_gradient(op: Operator[..., Any]) -> Operator[..., Any]:
 
 # ---- linear operators ----
 
+# How a parameter of an operator changes for a batch: ``change(value, shape)``.
+Change = Callable[[Any, Sequence[Any]], Any]
 
-def register_linear(op: Operator[..., Any], pull: Callable[..., Any]) -> None:
-    """Register autograd and jvp of an operator that is linear in its first array.
+
+def linear(
+    name: str,
+    schema: str,
+    kernel: Callable[..., Any],
+    *,
+    fake: Callable[..., Any],
+    transpose: Callable[..., Any],
+    rows: Mapping[str, Change] | Callable[..., Any] | None = None,
+    cpu: Callable[..., Any] | None = None,
+    is_rearrangement: bool = False,
+) -> Operator[..., Any]:
+    """Make an operator that is linear in its first array, with all of its rules.
 
     Parameters
     ----------
-    op : Operator
-        One array out; the other parameters are constants.
-    pull : callable
-        ``pull(g, shape, *constants)``: the gradient of an input of that shape.
+    name, schema, kernel
+        One array out; the parameters after the first one are constants.
+    fake : callable
+        The fake kernel.
+    transpose : callable
+        ``transpose(g, shape, *constants)``: the gradient of an input of that shape.
+    rows : mapping or callable, optional
+        The constants that change for a batch whose rows come first, by name, or a
+        function for `axis_rule`.
+    cpu : callable, optional
+        The kernel for arrays of NumPy, if it is another one.
+    is_rearrangement : bool
+        Whether elements only move, so that the transpose is the inverse. It then puts a
+        view that was written back into its array.
     """
+    op = numpy_operator(name, schema, kernel).register_fake(fake)
+    if cpu is not None:
+        op.register_kernel("cpu", cpu)
+    if rows is not None:
+        op.register_vmap(
+            axis_rule(op, rows) if callable(rows) else rows_first(op, **rows)
+        )
+    if is_rearrangement:
+        op.register(
+            write_back,
+            lambda new, x, *constants: transpose(new, tuple(x.shape), *constants),
+        )
+    register_linear(op, transpose)
+    return op
+
+
+def register_linear(op: Operator[..., Any], transpose: Callable[..., Any]) -> None:
+    """Register autograd and jvp of an operator that is linear in its first array."""
     first, *others = [p.name for p in op.schema.parameters]
-    formulas = {first: (pull, [f"{first}_shape", *others])}
+    formulas = {first: (transpose, [f"{first}_shape", *others])}
     arrays = [op.schema.parameters[slot].name for slot in op.schema.array_slots]
     op.register_autograd(partials({**dict.fromkeys(arrays), **formulas}))
     register_linear_jvp(op)
@@ -297,6 +355,82 @@ def register_linear_jvp(op: Operator[..., Any]) -> None:
         return op.run(*primals), None if t is None else op.run(t, *primals[1:])
 
     op.register_jvp(jvp)
+
+
+def register_bilinear(
+    op: Operator[..., Any],
+    first: Any,
+    second: Any,
+    product: Callable[..., Any] | None = None,
+) -> None:
+    """Register autograd and jvp of an operator that is linear in each of two arrays.
+
+    `first` and `second` are formulas for their gradients, as `partials` takes them;
+    `product` computes the parts of a tangent, if not the operator.
+    """
+    names = [op.schema.parameters[slot].name for slot in op.schema.array_slots]
+    op.register_autograd(partials(dict(zip(names, (first, second), strict=True))))
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        (a, b, *rest), (ta, tb, *_) = primals, tangents
+        part = product or op.run
+        y = op.run(a, b, *rest)
+        parts = [] if ta is None else [part(ta, b, *rest)]
+        parts += [] if tb is None else [part(a, tb, *rest)]
+        return y, sum_of(parts, y)
+
+    op.register_jvp(jvp)
+
+
+def read_only(new: Any, x: Any, *constants: Any) -> Any:
+    """Raise: this is the rule `write_back` of a view that cannot be written."""
+    raise ValueError("assignment destination is read-only")
+
+
+# ---- constants of a row, for a batch ----
+
+
+def rows_first(op: Operator[..., Any], **changes: Change) -> Any:
+    """Make a vmap rule that puts the rows first, and changes some constants by name."""
+    names = [p.name for p in op.schema.parameters[1:]]
+    at = [(names.index(name), change) for name, change in changes.items()]
+
+    def move(shape: Any, dim: int, *constants: Any) -> tuple[list[Any], int] | None:
+        if dim:
+            return None  # the rows are put first
+        found = [*constants]
+        for i, change in at:
+            found[i] = change(found[i], shape)
+        return found, 0
+
+    return axis_rule(op, move)
+
+
+def past_rows(axes: Any, shape: Sequence[Any]) -> Any:
+    """Return an axis of a row, or several, as axes of the batch.
+
+    An axis counted from the end stays the same.
+    """
+    if isinstance(axes, int):
+        return axes if axes < 0 else axes + 1
+    return [axis if axis < 0 else axis + 1 for axis in axes]
+
+
+def with_count(lengths: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+    """Return the lengths of a row with the number of rows before them."""
+    return [shape[0], *lengths]
+
+
+def along_axis(op: Operator[..., Any]) -> Any:
+    """Make the vmap rule of an operator ``op(x, axis, ...)`` that keeps all axes."""
+
+    def move(
+        shape: Any, dim: int, axis: int, *rest: Any
+    ) -> tuple[tuple[Any, ...], int]:
+        own = normalize_axis_index(axis, len(shape) - 1)
+        return (own + (own >= dim), *rest), dim
+
+    return axis_rule(op, move)
 
 
 # ---- formulas that serve autograd and jvp ----
@@ -325,7 +459,7 @@ def register_formulas(
 
 
 def batch_first(x: Any, dim: int | None, size: int | None = None) -> Any:
-    """The array with its batch axis at the front.
+    """Put the batch axis of an array at the front.
 
     An array without one gets an axis of length `size`, or of length one.
     """
@@ -337,8 +471,20 @@ def batch_first(x: Any, dim: int | None, size: int | None = None) -> Any:
     return wide_to(wide, (size, *x.shape))
 
 
+def aligned_rows(dims: Sequence[int | None], *arrays: Any) -> list[Any]:
+    """Return batches with their rows first and of one rank, so that they broadcast."""
+    pairs = [*zip(arrays, dims[: len(arrays)], strict=True)]
+    rank = max(x.ndim - (d is not None) for x, d in pairs)
+    return [x if d is None else padded_rows(batch_first(x, d), rank) for x, d in pairs]
+
+
 def padded_rows(batch: Any, rank: int) -> Any:
-    """A batch whose rows have `rank` axes; new ones have length 1 and come first."""
+    """Return a batch whose rows have `rank` axes.
+
+    New ones have length 1, and come first.
+
+    New ones have length 1, and come first.
+    """
     missing = rank - (batch.ndim - 1)
     if not missing:
         return batch
@@ -359,7 +505,7 @@ class _Lying(NamedTuple):
 
 
 def _lying(x: Any) -> _Lying | None:
-    """How an array or tracer lies in memory; None for arrays that do not say so."""
+    """Return how an array or tracer lies in memory; None if it does not say so."""
     strides = _strides(x)
     if type(strides) is not tuple or len(strides) != len(x.shape):
         return None
@@ -375,13 +521,13 @@ def _strides(x: Any) -> Any:
 
 
 def is_fortran(x: Any) -> bool:
-    """Whether an array is contiguous in F order and not in C order."""
+    """Return whether an array is contiguous in F order and not in C order."""
     found = _lying(x) if len(x.shape) > 1 else None
-    return found is not None and is_fortran_fakes(found)
+    return found is not None and _has_fortran_strides(found)
 
 
 def turned(fn: Callable[[Any, int], Any], x: Any, axis: int) -> Any:
-    """A function of an array and an axis, whose result lies in F order if the array does."""
+    """Call a function of an array and an axis so that F order stays F order."""
     if is_fortran(x):
         return fn(x.T, len(x.shape) - 1 - axis).T
     return fn(x, axis)
@@ -391,7 +537,7 @@ def turned(fn: Callable[[Any, int], Any], x: Any, axis: int) -> Any:
 
 
 def in_order_of(out: Any, x: Any) -> Any:
-    """A new array in the memory order of another one, as ``np.empty_like(x)`` has it."""
+    """Lay a new array in the order of another one, as ``np.empty_like(x)`` does."""
     found = _lying(x) if len(x.shape) > 1 else None
     if found is None:
         return out
@@ -399,24 +545,24 @@ def in_order_of(out: Any, x: Any) -> Any:
 
 
 def packed_like(out: Any, x: Any) -> Any:
-    """A new array in F order if another one is contiguous in it, else in C order."""
+    """Lay a new array in F order if another one lies in it, else in C order."""
     axes = range(len(out.shape))
     return _laid(out, axes[::-1] if is_fortran(x) else axes)
 
 
 def in_c_order(out: Any) -> Any:
-    """A new array in C order."""
+    """Lay a new array in C order."""
     return _laid(out, range(len(out.shape)))
 
 
 def columns_first(out: Any) -> Any:
-    """New matrices in F order, each by itself, as LAPACK writes them."""
+    """Lay new matrices in F order, each by itself, as LAPACK writes them."""
     *outer, row, column = range(len(out.shape))
     return _laid(out, (*outer, column, row))
 
 
 def _laid(out: Any, order: Sequence[int]) -> Any:
-    """A new array whose axes lie in memory in this order; itself if they do."""
+    """Lay the axes of a new array in this order in memory, if they are not."""
     found = _lying(out) if len(out.shape) > 1 else None
     if found is None or has_none(found.shape):
         return out
@@ -427,7 +573,7 @@ def _laid(out: Any, order: Sequence[int]) -> Any:
 
 
 def _copied(x: Any, order: Sequence[int]) -> Any:
-    """A copy whose axes lie in memory in this order."""
+    """Copy an array so that its axes lie in memory in this order."""
     back = [order.index(i) for i in range(len(order))]
     return np.transpose(np.copy(np.transpose(x, order), order="C"), back)
 
@@ -436,7 +582,7 @@ def _copied(x: Any, order: Sequence[int]) -> Any:
 
 
 def contiguous(x: Any, order: str = "C") -> Any:
-    """An array if it is contiguous in C or F order, else a copy that is."""
+    """Return an array that is contiguous in C or F order; copy another one."""
     found = _lying(x)
     if found is None or has_none(found.shape) or not found.shape:
         return x

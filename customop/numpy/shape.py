@@ -18,7 +18,6 @@ from customop import (
     Operator,
     ShapeError,
     SymInt,
-    axis_rule,
     fake_like,
     is_view,
     prepared,
@@ -29,11 +28,11 @@ from customop.numpy.arguments import (
     as_array,
     as_order,
     broadcast,
-    counted,
     dtype_of,
     fits_into,
     is_known,
     list_of_ints,
+    numpy_refuses,
     only,
     product,
     reduced_axes,
@@ -47,8 +46,9 @@ from customop.numpy.arguments import (
 from customop.numpy.rules import (
     batch_first,
     device_of,
-    numpy_operator,
-    register_linear,
+    linear,
+    past_rows,
+    read_only,
     view_of,
     without_ones,
 )
@@ -57,7 +57,7 @@ from customop.numpy.rules import (
 
 
 def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-    """New lengths, with -1 replaced."""
+    """Return new lengths, with -1 replaced."""
     size, given = product(shape), tuple(new)
     known = product(given)
     is_plain = type(known) is type(size) is int
@@ -80,7 +80,7 @@ def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
 
 
 def _divides(known: Any, size: Any) -> bool:
-    """Whether an array of so many elements can have axes of `known` elements.
+    """Return whether an array of so many elements can have axes of `known` elements.
 
     A symbolic `known` is not asked whether it is 0: NumPy raises where it is.
     """
@@ -92,7 +92,7 @@ def _divides(known: Any, size: Any) -> bool:
 def _reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], new: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides of a view of the new shape, or None if the elements must be copied.
+    """Return the strides of a view of the new shape; None if elements must be copied.
 
     A group of old axes that becomes a group of new axes must be evenly spaced in
     memory. Source: numpy.reshape, NumPy 2.4.
@@ -126,41 +126,29 @@ def _reshaped_strides(
     return tuple(found)
 
 
-_reshape = numpy_operator(
-    "reshape",
-    "(Array(a) x, int[] shape) -> Array(a)",
-    lambda x, shape: np.reshape(x, tuple(shape)),
-)
-# Methods of NumPy's arrays take a quarter of the time of functions.
-_reshape.register_kernel(
-    "cpu",
-    prepared(
-        lambda x, shape: x.reshape(shape), lambda n: methodcaller("reshape", tuple(n))
-    ),
-)
-
-
-@_reshape.register_fake
-def _(x: Any, shape: Any) -> FakeArray:
+def _reshaped_view(x: Any, shape: Any) -> FakeArray:
     lengths = _lengths(x.shape, shape)
-    return FakeArray(
-        lengths,
-        x.dtype,
-        _reshaped_strides(x.shape, x.strides, lengths),
-        device_of(x),
-    )
+    strides = _reshaped_strides(x.shape, x.strides, lengths)
+    return FakeArray(lengths, x.dtype, strides, device_of(x))
 
 
 def _moved_lengths(batch: Any, dim: int, shape: Any) -> Any:
     return None if dim else ([[batch[0], *_lengths(batch[1:], shape)]], 0)
 
 
-_reshape.register_vmap(axis_rule(_reshape, _moved_lengths))
-
-
-@_reshape.register(write_back)
-def _(new: Any, x: Any, shape: Any) -> Any:
-    return np.reshape(new, tuple(x.shape))
+_reshape: Operator[..., Any] = linear(
+    "reshape",
+    "(Array(a) x, int[] shape) -> Array(a)",
+    lambda x, shape: np.reshape(x, tuple(shape)),
+    # Methods of NumPy's arrays take a quarter of the time of functions.
+    cpu=prepared(
+        lambda x, shape: x.reshape(shape), lambda n: methodcaller("reshape", tuple(n))
+    ),
+    fake=_reshaped_view,
+    transpose=lambda g, old, shape: _reshape.run(g, [*old]),
+    rows=_moved_lengths,
+    is_rearrangement=True,
+)
 
 
 @_reshape.register(is_view)
@@ -175,15 +163,12 @@ def _(strides: Any, x: Any, shape: Any) -> bool:
 
 
 def _with_ones(shape: Sequence[Any]) -> Sequence[Any] | None:
-    """A shape whose symbolic sizes were asked whether they are 1; None if none is.
+    """Ask symbolic sizes of a shape whether they are 1; return None if none is.
 
     Then more arrays are views than for other sizes; so the answer becomes a guard.
     """
     found = [1 if type(n) is SymInt and n == 1 else n for n in shape]
     return None if all(a is b for a, b in zip(found, shape, strict=True)) else found
-
-
-register_linear(_reshape, lambda g, old, shape: _reshape.run(g, [*old]))
 
 
 @register_numpy_function(np.reshape)
@@ -199,23 +184,20 @@ def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
 
 
 # As reshape to one axis, but a view only of an array that lies in C order.
-_ravel = numpy_operator("ravel", "(Array(a) x) -> Array(a)", lambda x: np.ravel(x))
-
-
-@_ravel.register_fake
-def _(x: Any) -> FakeArray:
-    return FakeArray((product(x.shape),), x.dtype, device=device_of(x))
+_ravel: Operator[..., Any] = linear(
+    "ravel",
+    "(Array(a) x) -> Array(a)",
+    lambda x: np.ravel(x),
+    fake=lambda x: FakeArray((product(x.shape),), x.dtype, device=device_of(x)),
+    transpose=lambda g, shape: np.reshape(g, shape),
+    is_rearrangement=True,
+)
 
 
 @_ravel.register_vmap
 def _(info: Any, in_dims: Any, x: Any) -> Any:
     first = batch_first(x, in_dims[0])
     return np.reshape(first, (first.shape[0], product(first.shape[1:]))), 0
-
-
-@_ravel.register(write_back)
-def _(new: Any, x: Any) -> Any:
-    return np.reshape(new, tuple(x.shape))
 
 
 @_ravel.register(is_view)
@@ -228,15 +210,12 @@ def _(strides: Any, x: Any) -> bool:
 
 
 def _is_packed(shape: Sequence[int], strides: Sequence[int], step: int) -> bool:
-    """Whether an array lies in C order without gaps."""
+    """Return whether an array lies in C order without gaps."""
     for length, stride in reversed(without_ones(shape, strides)):
         if stride != step:
             return False
         step *= length
     return True
-
-
-register_linear(_ravel, lambda g, shape: np.reshape(g, shape))
 
 
 @register_numpy_function(np.ravel)
@@ -277,21 +256,7 @@ def _inverse(axes: Sequence[int]) -> list[int]:
     return found
 
 
-_transpose = numpy_operator(
-    "transpose",
-    "(Array(a) x, int[] axes) -> Array(a)",
-    lambda x, axes: np.transpose(x, tuple(axes)),
-)
-_transpose.register_kernel(
-    "cpu",
-    prepared(
-        lambda x, axes: x.transpose(axes), lambda n: methodcaller("transpose", tuple(n))
-    ),
-)
-
-
-@_transpose.register_fake
-def _(x: Any, axes: Any) -> FakeArray:
+def _transposed_view(x: Any, axes: Any) -> FakeArray:
     order = normalize_axis_tuple(axes, x.ndim)
     return view_of(x, [x.shape[a] for a in order], [x.strides[a] for a in order])
 
@@ -301,19 +266,22 @@ def _moved_axes(shape: Any, dim: int, axes: Any) -> tuple[Sequence[Any], int]:
     return [[dim, *[others[a] for a in axes]]], 0
 
 
-_transpose.register_vmap(axis_rule(_transpose, _moved_axes))
-
-
-@_transpose.register(write_back)
-def _(new: Any, x: Any, axes: Any) -> Any:
-    return np.transpose(new, _inverse(axes))
-
-
-register_linear(_transpose, lambda g, shape, axes: _transpose.run(g, _inverse(axes)))
+_transpose: Operator[..., Any] = linear(
+    "transpose",
+    "(Array(a) x, int[] axes) -> Array(a)",
+    lambda x, axes: np.transpose(x, tuple(axes)),
+    cpu=prepared(
+        lambda x, axes: x.transpose(axes), lambda n: methodcaller("transpose", tuple(n))
+    ),
+    fake=_transposed_view,
+    transpose=lambda g, shape, axes: _transpose.run(g, _inverse(axes)),
+    rows=_moved_axes,
+    is_rearrangement=True,
+)
 
 
 def _turned(a: Any) -> Any:
-    """The array with its axes reversed."""
+    """Return the array with its axes reversed."""
     return _transpose.run(a, [*range(len(a.shape) - 1, -1, -1)])
 
 
@@ -325,10 +293,7 @@ def _(a: Any, axes: Any = None) -> Any:
     order = [normalize_axis_index(axis, rank) for axis in list_of_ints(axes)]
     if len({*order}) != len(order) or len(order) != rank:
         normalize_axis_tuple(axes, rank)  # raises for an axis that is named twice
-        raise ShapeError(
-            f"axes don't match array: {axes} for an array of {rank} axes",
-            do="name each axis once",
-        )
+        numpy_refuses(np.transpose, a, axes, do="name each axis once")
     return _transpose.run(a, order)
 
 
@@ -337,11 +302,7 @@ def _(a: Any, source: Any, destination: Any) -> Any:
     start = normalize_axis_tuple(source, a.ndim, "source")
     end = normalize_axis_tuple(destination, a.ndim, "destination")
     if len(start) != len(end):
-        raise ShapeError(
-            "`source` and `destination` arguments must have the same number of elements",
-            f"got {start} and {end}",
-            do="give a destination for each axis",
-        )
+        numpy_refuses(np.moveaxis, a, start, end, do="give a destination for each axis")
     order = [axis for axis in range(a.ndim) if axis not in start]
     for to, axis in sorted(zip(end, start, strict=True)):
         order.insert(to, axis)
@@ -359,10 +320,9 @@ def _(a: Any, axis1: int, axis2: int) -> Any:
 @register_numpy_function(np.rollaxis)
 def _(a: Any, axis: int, start: int = 0) -> Any:
     axis = normalize_axis_index(axis, a.ndim)
-    if start < 0:
-        start += a.ndim
-    if not 0 <= start <= a.ndim:
-        raise np.exceptions.AxisError(start, a.ndim + 1, "start")
+    if not -a.ndim <= start <= a.ndim:
+        numpy_refuses(np.rollaxis, a, axis, start)
+    start += a.ndim if start < 0 else 0
     return np.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
@@ -376,15 +336,8 @@ def _(x: Any, /) -> Any:
 
 # ---- axes of length one ----
 
-_expand_dims = numpy_operator(
-    "expand_dims",
-    "(Array(a) x, int[] axis) -> Array(a)",
-    lambda x, axis: np.expand_dims(x, tuple(axis)),
-)
 
-
-@_expand_dims.register_kernel("cpu")
-def _(x: Any, axis: Any) -> Any:
+def _with_new_axes(x: Any, axis: Any) -> Any:
     key: list[Any] = [slice(None)] * (x.ndim + len(axis))
     try:
         for at in axis:
@@ -395,7 +348,7 @@ def _(x: Any, axis: Any) -> Any:
 
 
 def expanded(x: Any, axis: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Shape and strides with new axes of length one; `axis` must be sorted."""
+    """Return shape and strides with new axes of length one; `axis` must be sorted."""
     shape, strides = list(x.shape), list(x.strides)
     for at in axis:
         shape.insert(at, 1)
@@ -403,28 +356,21 @@ def expanded(x: Any, axis: Sequence[int]) -> tuple[list[int], list[int]]:
     return shape, strides
 
 
-@_expand_dims.register_fake
-def _(x: Any, axis: Any) -> FakeArray:
+def _expanded_view(x: Any, axis: Any) -> FakeArray:
     axes = normalize_axis_tuple(axis, x.ndim + len(axis))
     return view_of(x, *expanded(x, sorted(axes)))
 
 
-def _moved_new_axes(shape: Any, dim: int, axis: Any) -> Any:
-    if dim:
-        return None
-    axes = counted(axis, len(shape) - 1 + len(axis))
-    return [[a + 1 for a in axes]], 0
-
-
-_expand_dims.register_vmap(axis_rule(_expand_dims, _moved_new_axes))
-
-
-@_expand_dims.register(write_back)
-def _(new: Any, x: Any, axis: Any) -> Any:
-    return np.squeeze(new, tuple(axis))
-
-
-register_linear(_expand_dims, lambda g, shape, axis: _squeeze.run(g, axis))
+_expand_dims: Operator[..., Any] = linear(
+    "expand_dims",
+    "(Array(a) x, int[] axis) -> Array(a)",
+    lambda x, axis: np.expand_dims(x, tuple(axis)),
+    cpu=_with_new_axes,
+    fake=_expanded_view,
+    transpose=lambda g, shape, axis: _squeeze.run(g, axis),
+    rows={"axis": past_rows},
+    is_rearrangement=True,
+)
 
 
 @register_numpy_function(np.expand_dims)
@@ -433,40 +379,25 @@ def _(a: Any, axis: Any) -> Any:
     return _expand_dims.run(a, sorted(normalize_axis_tuple(axis, rank)))
 
 
-_squeeze: Operator[..., Any] = numpy_operator(
-    "squeeze",
-    "(Array(a) x, int[] axis) -> Array(a)",
-    lambda x, axis: np.squeeze(x, tuple(axis)),
-)
-_squeeze.register_kernel(
-    "cpu",
-    prepared(
-        lambda x, axis: x.squeeze(tuple(axis)),
-        lambda axis: methodcaller("squeeze", tuple(axis)),
-    ),
-)
-
-
-@_squeeze.register_fake
-def _(x: Any, axis: Any) -> FakeArray:
+def _squeezed_view(x: Any, axis: Any) -> FakeArray:
     dropped = normalize_axis_tuple(axis, x.ndim)
     kept = [i for i in range(x.ndim) if i not in dropped]
     return view_of(x, [x.shape[i] for i in kept], [x.strides[i] for i in kept])
 
 
-def _moved_old_axes(shape: Any, dim: int, axis: Any) -> Any:
-    return None if dim else ([[a + 1 for a in counted(axis, len(shape) - 1)]], 0)
-
-
-_squeeze.register_vmap(axis_rule(_squeeze, _moved_old_axes))
-
-
-@_squeeze.register(write_back)
-def _(new: Any, x: Any, axis: Any) -> Any:
-    return np.expand_dims(new, tuple(axis))
-
-
-register_linear(_squeeze, lambda g, shape, axis: _expand_dims.run(g, axis))
+_squeeze: Operator[..., Any] = linear(
+    "squeeze",
+    "(Array(a) x, int[] axis) -> Array(a)",
+    lambda x, axis: np.squeeze(x, tuple(axis)),
+    cpu=prepared(
+        lambda x, axis: x.squeeze(tuple(axis)),
+        lambda axis: methodcaller("squeeze", tuple(axis)),
+    ),
+    fake=_squeezed_view,
+    transpose=lambda g, shape, axis: _expand_dims.run(g, axis),
+    rows={"axis": past_rows},
+    is_rearrangement=True,
+)
 
 
 @register_numpy_function(np.squeeze)
@@ -477,25 +408,14 @@ def _(a: Any, axis: Any = None) -> Any:
             return a  # NumPy returns the array itself
     axes = sorted(normalize_axis_tuple(axis, a.ndim))
     if any(a.shape[i] != 1 for i in axes):
-        raise ShapeError(
-            "cannot select an axis to squeeze out which has size not equal to one",
-            f"axis {axis} of an array of shape {tuple(a.shape)}",
-            do="name axes of length one",
-        )
+        numpy_refuses(np.squeeze, a, tuple(axes), do="name axes of length one")
     return _squeeze.run(a, axes)
 
 
 # ---- broadcasting ----
 
-_broadcast_to = numpy_operator(
-    "broadcast_to",
-    "(Array(a) x, int[] shape) -> Array(a)",
-    lambda x, shape: np.broadcast_to(x, tuple(shape)),
-)
 
-
-@_broadcast_to.register_fake
-def _(x: Any, shape: Any) -> FakeArray:
+def _broadcast_view(x: Any, shape: Any) -> FakeArray:
     missing = len(shape) - x.ndim
     pairs = zip(x.shape, shape[max(missing, 0) :], strict=False)
     if missing < 0 or not all(fits_into(own, n) for own, n in pairs):
@@ -507,6 +427,16 @@ def _(x: Any, shape: Any) -> FakeArray:
     own = zip(x.shape, x.strides, shape[missing:], strict=True)
     kept = [s if same_size(n, to) else 0 for n, s, to in own]
     return view_of(x, shape, [0] * missing + kept)
+
+
+_broadcast_to: Operator[..., Any] = linear(
+    "broadcast_to",
+    "(Array(a) x, int[] shape) -> Array(a)",
+    lambda x, shape: np.broadcast_to(x, tuple(shape)),
+    fake=_broadcast_view,
+    transpose=lambda g, old, shape: _sum_to(g, old),
+)
+_broadcast_to.register(write_back, read_only)
 
 
 @_broadcast_to.register_vmap
@@ -525,14 +455,6 @@ def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     if type(g) is np.ndarray and axes:  # the short way
         return np.asarray(np.add.reduce(g, axes)).reshape(shape)
     return np.reshape(np.sum(g, axis=axes), shape) if axes else g
-
-
-@_broadcast_to.register(write_back)
-def _(new: Any, x: Any, shape: Any) -> Any:
-    raise ValueError("assignment destination is read-only")
-
-
-register_linear(_broadcast_to, lambda g, old, shape: _sum_to(g, old))
 
 
 @register_numpy_function(np.broadcast_to)

@@ -66,184 +66,6 @@ from customop.numpy.rules import (
     view_of,
 )
 
-# ---- cofactors: the gradient of a determinant ----
-
-
-def _regular(a: Any) -> Any:
-    """The inverses, or None if one of the matrices is too near to a singular one."""
-    try:
-        inverse = np.linalg.inv(a)
-    except np.linalg.LinAlgError:
-        return None
-    size = _size(a) * _size(inverse)
-    # The error of the inverse relative to its size, 1e-8 for double precision.
-    return inverse if (size < _LARGEST[inverse.dtype.char]).all() else None
-
-
-def _size(x: Any) -> Any:
-    return np.add.reduce(np.absolute(x), (-2, -1))
-
-
-_LARGEST = {char: np.finfo(char).eps ** -0.5 for char in "fdFD"}
-
-
-def _wide(x: Any) -> Any:
-    """Numbers of each matrix, to multiply the matrices with."""
-    if isinstance(x, np.generic):
-        return x
-    if type(x) is np.ndarray:
-        return x[..., None, None]
-    return np.expand_dims(x, (-2, -1))
-
-
-def _others(s: Any) -> Any:
-    """For each element of a vector the product of all others."""
-    one = np.ones_like(s[..., :1])
-    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
-    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)
-    return before * after[..., ::-1]
-
-
-def _turns(u: Any, vh: Any) -> Any:
-    return _wide(np.linalg.det(u) * np.linalg.det(vh))
-
-
-def _in_double(x: Any) -> Any:
-    """In double precision: products of many numbers leave the range of single precision."""
-    return x.astype(np.result_type(x.dtype, np.float64), copy=False)
-
-
-def _turned(a: Any, dtype: Any) -> Any:
-    """The cofactors of matrices of two rows, which are their elements."""
-    found = np.empty(a.shape, dtype)
-    found[..., 0, 0] = a[..., 1, 1]
-    found[..., 1, 1] = a[..., 0, 0]
-    # With `out=` steps of 16 bytes give wrong numbers of single precision (NumPy 2.4.6).
-    found[..., 0, 1] = -a[..., 1, 0]
-    found[..., 1, 0] = -a[..., 0, 1]
-    return found
-
-
-def _cofactors_kernel(a: Any) -> Any:
-    dtype = linalg_dtype(a)
-    if not a.shape[-1]:
-        return a.astype(dtype)
-    if type(a) is np.ndarray and a.shape[-2:] == (2, 2):
-        return _turned(_in_double(a), dtype)
-    a = _in_double(a)
-    inverse = _regular(a)
-    if inverse is not None:
-        found = _wide(np.linalg.det(a)) * transposed(inverse).copy()
-        return found.astype(dtype, copy=False)
-    # The adjugate of a product is the product of the adjugates.
-    u, s, vh = np.linalg.svd(a)
-    found = np.matmul(u.conj() * _others(s)[..., None, :], vh.conj())
-    return (_turns(u, vh) * found).astype(dtype, copy=False)
-
-
-def _check_equal(a: Any, t: Any) -> None:
-    if tuple(a.shape) != tuple(t.shape):
-        raise ShapeError(
-            f"np::moved_cofactors: a has the shape {tuple(a.shape)}, t"
-            f" {tuple(t.shape)}",
-            do="give a direction of the shape of the matrices",
-        )
-
-
-def _moved_kernel(a: Any, t: Any) -> Any:
-    _check_equal(a, t)
-    dtype = linalg_dtype(a, t)
-    if not a.shape[-1]:
-        return a.astype(dtype)
-    if type(t) is np.ndarray and t.shape[-2:] == (2, 2):
-        return _turned(_in_double(t), dtype)  # they are linear
-    a, t = _in_double(a), _in_double(t)
-    inverse = _regular(a)
-    if inverse is not None:
-        return _moved(np.linalg.det(a), inverse, t).astype(dtype, order="C")
-    u, s, vh = np.linalg.svd(a)
-    inner = np.matmul(np.matmul(adjoint(u), t), adjoint(vh))
-    # Element (i, j): the product of all singular values but those two.
-    count = s.shape[-1]
-    is_one = np.eye(count, dtype=bool)
-    pairs = _others(np.where(is_one, 1.0, s[..., None, :]).astype(s.dtype))
-    pairs = np.where(is_one, 0.0, pairs).astype(s.dtype)
-    core = np.where(is_one, np.matmul(pairs, column(diagonal(inner))), -pairs * inner)
-    found = np.matmul(np.matmul(adjoint(vh), core), adjoint(u))
-    return transposed(_turns(u, vh) * found).astype(dtype, order="C")
-
-
-def _moved(size: Any, inverse: Any, t: Any) -> Any:
-    """Change of the cofactors of regular matrices, for their determinants and inverses."""
-    turned = np.matmul(inverse, t)
-    total = _wide(np.sum(diagonal(turned), -1))
-    change = total * inverse - np.matmul(turned, inverse)
-    return transposed(_wide(size) * change)
-
-
-def _moved_regular(a: Any, t: Any) -> Any:
-    return _moved(np.linalg.det(a), np.linalg.inv(a), t)
-
-
-cofactors: Operator[..., Any] = numpy_operator(
-    "cofactors", "(Array a) -> Array", _cofactors_kernel
-)
-# The derivative of the cofactors of a in the direction t. It is symmetric: with a third
-# matrix g, sum(g * moved(a, t)) == sum(t * moved(a, g)).
-moved_cofactors: Operator[..., Any] = numpy_operator(
-    "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
-)
-
-cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], linalg_dtype(a)))
-cofactors.register_vmap(batch_matrices("det", cofactors))
-cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
-
-
-@cofactors.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a,), (t,) = primals, tangents
-    return cofactors(a), moved_cofactors(a, t)
-
-
-@moved_cofactors.register_fake
-def _(a: Any, t: Any) -> FakeArray:
-    _check_equal(a, t)
-    return stack_of(a, a.shape[-2:], linalg_dtype(a, t))
-
-
-@moved_cofactors.register_vmap
-def _(info: Any, in_dims: Any, a: Any, t: Any) -> Any:
-    rows_a, rows_t = (
-        batch_first(x, dim, info.batch_size)
-        for x, dim in zip((a, t), in_dims, strict=True)
-    )
-    return moved_cofactors(rows_a, rows_t), 0
-
-
-def _by_matrix(g: Any, a: Any, t: Any) -> Any:
-    _, pullback = vjp(lambda x: _moved_regular(x, t), a)
-    return pullback(g)[0]
-
-
-moved_cofactors.register_autograd(
-    partials({"a": _by_matrix, "t": lambda g, a: moved_cofactors(a, g)})
-)
-
-for _check in ("test_jvp", "test_gradients"):
-    moved_cofactors.waive(
-        _check, reason="third derivatives of det need matrices that are not singular"
-    )
-
-
-@moved_cofactors.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    (a, t), (ta, tt) = primals, tangents
-    parts = [] if tt is None else [moved_cofactors(a, tt)]
-    if ta is not None:
-        parts.append(jvp(lambda x: _moved_regular(x, t), (a,), (ta,))[1])
-    return moved_cofactors(a, t), sum(parts[1:], parts[0])
-
-
 # ---- det ----
 
 
@@ -314,7 +136,7 @@ def _note_slogdet(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _slogdet_backward(ctx: Any, by_sign: Any, by_log: Any) -> Any:
-    """With u = sum(inv(a).T * t): log|det| moves by Re u, the sign by i Im(u) sign."""
+    """With u = sum(inv(a).T * t), log|det| moves by Re u, the sign by i Im(u) sign."""
     a, sign = ctx.saved_arrays
     factor = 0.0 if by_log is None else _wide(by_log)
     if by_sign is not None and is_complex(sign):
@@ -343,6 +165,193 @@ def _(primals: Any, tangents: Any) -> Any:
 # elsewhere NumPy raises LinAlgError in the gradient. Source: Walter and Lehmann,
 # "Algorithmic differentiation of linear algebra functions", 2012; for complex matrices
 # Seeger et al., "Auto-differentiating linear algebra", 2017.
+
+
+# ---- cofactors: the gradient of a determinant ----
+
+
+def _regular(a: Any) -> Any:
+    """Return the inverses; None if a matrix is nearly singular."""
+    try:
+        inverse = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return None
+    size = _size(a) * _size(inverse)
+    # The error of the inverse relative to its size, 1e-8 for double precision.
+    return inverse if (size < _LARGEST[inverse.dtype.char]).all() else None
+
+
+def _size(x: Any) -> Any:
+    return np.add.reduce(np.absolute(x), (-2, -1))
+
+
+_LARGEST = {char: np.finfo(char).eps ** -0.5 for char in "fdFD"}
+
+
+def _wide(x: Any) -> Any:
+    """Return numbers with two more axes, to multiply matrices with."""
+    if isinstance(x, np.generic):
+        return x
+    if type(x) is np.ndarray:
+        return x[..., None, None]
+    return np.expand_dims(x, (-2, -1))
+
+
+def _others(s: Any) -> Any:
+    """Return for each element of a vector the product of all others."""
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)
+    return before * after[..., ::-1]
+
+
+def _turns(u: Any, vh: Any) -> Any:
+    return _wide(np.linalg.det(u) * np.linalg.det(vh))
+
+
+def _factors(a: Any) -> Any:
+    """Return the singular value decomposition; nan for matrices that are not finite."""
+    is_finite = np.isfinite(a).all((-2, -1))
+    if is_finite.all():
+        return np.linalg.svd(a)
+    u, s, vh = np.linalg.svd(np.where(_wide(is_finite), a, 0))
+    return u, np.where(is_finite[..., None], s, np.nan), vh
+
+
+def _in_double(x: Any) -> Any:
+    """Cast to double precision: products of many numbers leave the single range."""
+    return x.astype(np.result_type(x.dtype, np.float64), copy=False)
+
+
+def _turned(a: Any, dtype: Any) -> Any:
+    """Return the cofactors of matrices of two rows, which are their elements."""
+    found = np.empty(a.shape, dtype)
+    found[..., 0, 0] = a[..., 1, 1]
+    found[..., 1, 1] = a[..., 0, 0]
+    # With `out=` steps of 16 bytes give wrong numbers of single precision (NumPy 2.4.6).
+    found[..., 0, 1] = -a[..., 1, 0]
+    found[..., 1, 0] = -a[..., 0, 1]
+    return found
+
+
+def _cofactors_kernel(a: Any) -> Any:
+    dtype = linalg_dtype(a)
+    if not a.shape[-1]:
+        return a.astype(dtype)
+    if type(a) is np.ndarray and a.shape[-2:] == (2, 2):
+        return _turned(_in_double(a), dtype)
+    a = _in_double(a)
+    inverse = _regular(a)
+    if inverse is not None:
+        found = _wide(np.linalg.det(a)) * transposed(inverse).copy()
+        return found.astype(dtype, copy=False)
+    # The adjugate of a product is the product of the adjugates.
+    u, s, vh = _factors(a)
+    found = np.matmul(u.conj() * _others(s)[..., None, :], vh.conj())
+    return (_turns(u, vh) * found).astype(dtype, copy=False)
+
+
+def _check_equal(a: Any, t: Any) -> None:
+    if tuple(a.shape) != tuple(t.shape):
+        raise ShapeError(
+            f"np::moved_cofactors: a has the shape {tuple(a.shape)}, t"
+            f" {tuple(t.shape)}",
+            do="give a direction of the shape of the matrices",
+        )
+
+
+def _moved_kernel(a: Any, t: Any) -> Any:
+    _check_equal(a, t)
+    dtype = linalg_dtype(a, t)
+    if not a.shape[-1]:
+        return a.astype(dtype)
+    if type(t) is np.ndarray and t.shape[-2:] == (2, 2):
+        return _turned(_in_double(t), dtype)  # they are linear
+    a, t = _in_double(a), _in_double(t)
+    inverse = _regular(a)
+    if inverse is not None:
+        return _moved(np.linalg.det(a), inverse, t).astype(dtype, order="C")
+    u, s, vh = _factors(a)
+    inner = np.matmul(np.matmul(adjoint(u), t), adjoint(vh))
+    # Element (i, j): the product of all singular values but those two.
+    count = s.shape[-1]
+    is_one = np.eye(count, dtype=bool)
+    pairs = _others(np.where(is_one, 1.0, s[..., None, :]).astype(s.dtype))
+    pairs = np.where(is_one, 0.0, pairs).astype(s.dtype)
+    core = np.where(is_one, np.matmul(pairs, column(diagonal(inner))), -pairs * inner)
+    found = np.matmul(np.matmul(adjoint(vh), core), adjoint(u))
+    return transposed(_turns(u, vh) * found).astype(dtype, order="C")
+
+
+def _moved(size: Any, inverse: Any, t: Any) -> Any:
+    """Return the change of the cofactors of regular matrices."""
+    turned = np.matmul(inverse, t)
+    total = _wide(np.sum(diagonal(turned), -1))
+    change = total * inverse - np.matmul(turned, inverse)
+    return transposed(_wide(size) * change)
+
+
+def _moved_regular(a: Any, t: Any) -> Any:
+    return _moved(np.linalg.det(a), np.linalg.inv(a), t)
+
+
+cofactors: Operator[..., Any] = numpy_operator(
+    "cofactors", "(Array a) -> Array", _cofactors_kernel
+)
+# The derivative of the cofactors of a in the direction t. It is symmetric: with a third
+# matrix g, sum(g * moved(a, t)) == sum(t * moved(a, g)).
+moved_cofactors: Operator[..., Any] = numpy_operator(
+    "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
+)
+
+cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], linalg_dtype(a)))
+cofactors.register_vmap(batch_matrices("det", cofactors))
+cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
+
+
+@cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    return cofactors(a), moved_cofactors(a, t)
+
+
+@moved_cofactors.register_fake
+def _(a: Any, t: Any) -> FakeArray:
+    _check_equal(a, t)
+    return stack_of(a, a.shape[-2:], linalg_dtype(a, t))
+
+
+@moved_cofactors.register_vmap
+def _(info: Any, in_dims: Any, a: Any, t: Any) -> Any:
+    rows_a, rows_t = (
+        batch_first(x, dim, info.batch_size)
+        for x, dim in zip((a, t), in_dims, strict=True)
+    )
+    return moved_cofactors(rows_a, rows_t), 0
+
+
+def _by_matrix(g: Any, a: Any, t: Any) -> Any:
+    _, pullback = vjp(lambda x: _moved_regular(x, t), a)
+    return pullback(g)[0]
+
+
+moved_cofactors.register_autograd(
+    partials({"a": _by_matrix, "t": lambda g, a: moved_cofactors(a, g)})
+)
+
+for _check in ("test_jvp", "test_gradients"):
+    moved_cofactors.waive(
+        _check, reason="third derivatives of det need matrices that are not singular"
+    )
+
+
+@moved_cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, t), (ta, tt) = primals, tangents
+    parts = [] if tt is None else [moved_cofactors(a, tt)]
+    if ta is not None:
+        parts.append(jvp(lambda x: _moved_regular(x, t), (a,), (ta,))[1])
+    return moved_cofactors(a, t), sum(parts[1:], parts[0])
 
 
 # ---- cholesky ----
@@ -434,9 +443,9 @@ def _(a: Any, complete: bool) -> tuple[FakeArray, FakeArray]:
 
 
 qr.register_vmap(batch_matrices("qr", qr, 2))
-for _check_triangles in ("test_jvp", "test_gradients"):
+for _check in ("test_jvp", "test_gradients"):
     qr.waive(
-        _check_triangles,
+        _check,
         reason="derivatives need columns that are independent, as errors say",
     )
 
@@ -476,7 +485,7 @@ _NO_COMPLETION = (
 
 
 def _qr_pull(q: Any, r: Any, by_q: Any, by_r: Any) -> Any:
-    """The gradient for at least as many rows as columns."""
+    """Return the gradient for at least as many rows as columns."""
     upper = np.triu(np.matmul(by_r, adjoint(r)) - np.matmul(adjoint(q), by_q))
     inner = half(upper, is_upper=True)
     found = by_q + np.matmul(q, inner + adjoint(inner))
@@ -523,7 +532,7 @@ def _(primals: Any, tangents: Any) -> Any:
     "np::inv", mutates_args=(), schema="(Array a, bool nan_if_singular=False) -> Array"
 )
 def inv(a: Any, nan_if_singular: bool = False) -> Any:
-    """The inverses of matrices; of a singular one nan, or NumPy's LinAlgError."""
+    """Invert matrices; a singular one gives nan, or NumPy's LinAlgError."""
     try:
         return np.linalg.inv(a)
     except np.linalg.LinAlgError:
@@ -557,6 +566,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 
 inv.register_vmap(batch_matrices("inv", inv))
+
 
 # ---- solve ----
 
@@ -647,7 +657,7 @@ def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
 
 @register_numpy_function(np.linalg.matrix_power)
 def _(a: Any, n: int) -> Any:
-    """By repeated squares, as in NumPy."""
+    """Multiply by repeated squares, as NumPy does."""
     check_square("matrix_power", a.shape)
     count = operator.index(n)
     if count == 0:

@@ -38,17 +38,19 @@ from customop.numpy.arguments import (
     is_set,
     lined,
     listed_axes,
+    numpy_refuses,
     only,
     product,
     reduced_axes,
     refuse,
     size_of,
+    typical,
     whole,
 )
 from customop.numpy.create import array_like
-from customop.numpy.cumulative import along_axis
 from customop.numpy.reductions import check_elements, reduced
 from customop.numpy.rules import (
+    along_axis,
     batch_first,
     device_of,
     is_complex,
@@ -148,8 +150,8 @@ def _(x: Any, axis: Any, descending: Any) -> FakeArray:
 sort.register_vmap(along_axis(sort))
 
 
-def stable_order(x: Any, y: Any, axis: int) -> Any:
-    """The stable order of an array of NumPy, with `y`, the sorted array.
+def _stable_order(x: Any, y: Any, axis: int) -> Any:
+    """Return the stable order of an array of NumPy, with `y` the sorted array.
 
     Where all elements differ, any order is the stable one, which takes five times as long
     to find (NumPy 2.4).
@@ -160,7 +162,7 @@ def stable_order(x: Any, y: Any, axis: int) -> Any:
 
 
 def placed(g: Any, order: Any, axis: int) -> Any:
-    """An array of NumPy that has the elements of `g` at some places along an axis."""
+    """Put the elements of `g` at some places along an axis of a new array of NumPy."""
     out = np.empty(order.shape, g.dtype)
     if order.ndim == 1:
         out[order] = g
@@ -172,7 +174,7 @@ def placed(g: Any, order: Any, axis: int) -> Any:
 def _unsorted(g: Any, x: Any, y: Any, axis: int, descending: bool) -> Any:
     known, line = below_of(x), below_of(y)
     if type(known) is type(line) is np.ndarray and not descending:
-        order = stable_order(known, line, axis)
+        order = _stable_order(known, line, axis)
         if type(g) is np.ndarray:
             return placed(g, order, axis)
         return np.take_along_axis(g, order.argsort(axis), axis)
@@ -196,7 +198,7 @@ _STABLE = {None: False, "quicksort": False, "stable": True, "mergesort": True}
 
 
 def _sorting(name: str, kind: Any, order: Any, stable: Any, descending: Any) -> bool:
-    """Whether the order is stable; raise for algorithms without an operator."""
+    """Return whether the order is stable; raise for algorithms without an operator."""
     refuse(name, order=order)
     if kind not in _STABLE:
         raise ArgumentError(
@@ -292,12 +294,15 @@ _argpartition.waive(
 
 
 def _ranks(x: Any, axis: int) -> Any:
-    """The place of each element after sorting; equal elements keep their order."""
+    """Return the place of each element after sorting.
+
+    Equal elements keep their order.
+    """
     return np.argsort(np.argsort(x, axis, kind="stable"), axis)
 
 
 def _moves(x: Any, y: Any, axis: int) -> Any:
-    """Where the elements of `y`, the same as those of `x` in another order, come from."""
+    """Return where `y`, the elements of `x` in another order, has them from."""
     return np.take_along_axis(np.argsort(x, axis, kind="stable"), _ranks(y, axis), axis)
 
 
@@ -305,7 +310,7 @@ def _unparted(g: Any, x: Any, y: Any, axis: int) -> Any:
     known, parted = below_of(x), below_of(y)
     if type(known) is type(parted) is np.ndarray and known.size:
         line = np.sort(known, axis)
-        there, own = (stable_order(v, line, axis) for v in (parted, known))
+        there, own = (_stable_order(v, line, axis) for v in (parted, known))
         moves = placed(there, own, axis)
         if type(g) is np.ndarray and g.ndim == 1:
             return g[moves]
@@ -323,9 +328,9 @@ def _(primals: Any, tangents: Any) -> Any:
     return y, np.take_along_axis(tangents[0], _moves(x, y, axis), axis)
 
 
-def _place_partition(k: Any) -> Any:
+def _plain_place(k: Any) -> Any:
     if isinstance(k, bool | np.bool_):
-        raise ValueError("Booleans unacceptable as partition index")  # noqa: TRY004  # as NumPy
+        np.partition([0], True)  # NumPy's error
     return size_of(k)
 
 
@@ -335,7 +340,7 @@ def _register_partition(name: str, op: Operator[..., Any]) -> None:
     ) -> Any:
         refuse(name, order=order)
         only(f"np.{name}", kind=(kind, "introselect"))
-        places = [_place_partition(k) for k in (kth if np.iterable(kth) else (kth,))]
+        places = [_plain_place(k) for k in (kth if np.iterable(kth) else (kth,))]
         if axis is None:
             return op(np.ravel(a), 0, places)
         if op is _argpartition:
@@ -355,18 +360,9 @@ _register_partition("argpartition", _argpartition)
 @register_numpy_function(np.lexsort)
 def _(keys: Any, axis: int = -1) -> Any:
     given = [as_array(key) for key in keys]
-    if not given:
-        raise ShapeError(
-            "need sequence of keys with len > 0 in lexsort", do="pass keys"
-        )
-    if len({len(key.shape) for key in given}) > 1 or not are_equal(
-        [key.shape for key in given]
-    ):
-        raise ShapeError(
-            "all keys need to be the same shape",
-            f"np.lexsort: {', '.join(str(tuple(key.shape)) for key in given)}",
-            do="broadcast them to one shape",
-        )
+    shapes = [key.shape for key in given]
+    if len({*map(len, shapes)}) != 1 or not are_equal(shapes):
+        numpy_refuses(np.lexsort, given, do="pass keys, broadcast to one shape")
     axis = as_int(axis)
     order = np.argsort(given[0], axis, kind="stable")
     if not given[0].shape:
@@ -421,19 +417,10 @@ def _() -> list[tuple[Any, ...]]:
 @_searchsorted.register_fake
 def _(a: Any, v: Any, right: bool, sorter: Any) -> FakeArray:
     if len(a.shape) != 1:
-        raise ShapeError(
-            "object of too small depth for desired array"
-            if not a.shape
-            else "object too deep for desired array",
-            f"np.searchsorted in an array of shape {tuple(a.shape)}",
-            do="give an array of one axis",
-        )
+        numpy_refuses(np.searchsorted, a, v, do="give an array of one axis")
     if sorter is not None and tuple(sorter.shape) != tuple(a.shape):
-        raise ShapeError(
-            "sorter.size must equal len(a)",
-            f"np.searchsorted: {tuple(sorter.shape)} for {tuple(a.shape)}",
-            do="use np.argsort(a)",
-        )
+        places = np.zeros(typical(sorter.shape), int)
+        numpy_refuses(np.searchsorted, a, v, sorter=places, do="use np.argsort(a)")
     return FakeArray(v.shape, np.intp, device=device_of(v))
 
 
@@ -447,11 +434,11 @@ def _(info: Any, in_dims: Any, a: Any, v: Any, right: bool, sorter: Any) -> Any:
         rows = np.take_along_axis(rows, batch_first(sorter, in_dims[3], size), 1)
     values = batch_first(v, in_dims[1], size)
     flat = np.reshape(values, (size, product(values.shape[1:])))
-    return np.reshape(bisected(rows, flat, is_right=right), values.shape), 0
+    return np.reshape(_bisected(rows, flat, is_right=right), values.shape), 0
 
 
-def bisected(rows: Any, values: Any, *, is_right: bool) -> Any:
-    """For each value of a row, how many elements of the sorted row come before it."""
+def _bisected(rows: Any, values: Any, *, is_right: bool) -> Any:
+    """Count for each value of a row the elements of the sorted row before it."""
     dtype = np.result_type(dtype_of(rows), dtype_of(values))
     rows, values = rows.astype(dtype), values.astype(dtype)
     length = rows.shape[1]
@@ -461,7 +448,7 @@ def bisected(rows: Any, values: Any, *, is_right: bool) -> Any:
 
 
 def _merged(rows: Any, values: Any, *, is_right: bool) -> Any:
-    """The counts by sorting both together, in as many steps for all lengths."""
+    """Return the counts by sorting both together, in steps that fit all lengths."""
     parts = (rows, values) if is_right else (values, rows)
     order = np.argsort(np.concatenate(parts, 1), 1, kind="stable")
     places = np.argsort(order, 1)
@@ -472,7 +459,7 @@ def _merged(rows: Any, values: Any, *, is_right: bool) -> Any:
 
 
 def _searched(rows: Any, values: Any, length: int, *, is_right: bool) -> Any:
-    """The counts by a binary search: bit by bit, from the highest one."""
+    """Return the counts by a binary search: bit by bit, from the highest one."""
     count = np.zeros_like(values, dtype=np.intp)
     step = 1 << length.bit_length() >> 1
     while step:
@@ -489,7 +476,7 @@ def _searched(rows: Any, values: Any, length: int, *, is_right: bool) -> Any:
 
 
 def _is_less(a: Any, b: Any) -> Any:
-    """Whether `a` comes before `b` in sorted arrays, where NaNs are last."""
+    """Return whether `a` comes before `b` in sorted arrays, where nan is last."""
     if dtype_of(a).kind not in "fc":
         return np.less(a, b)
     if not is_complex(a):
@@ -517,8 +504,6 @@ def _(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     return _searchsorted(array, array_like(v, array), side[0] in "rR", order)
 
 
-# Unique and its relatives, intersect1d, union1d, setdiff1d, setxor1d, isin.
-#
 # The places of unique elements come from one operator; the elements are taken from the
 # array, so gradients go to the element that comes first among equal ones. How many
 # there are depends on data: a size of its own for fake arrays, and an error for rows of
@@ -529,7 +514,7 @@ def _(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 
 
 def _unique_kernel(x: Any, axis: Any, equal_nan: bool, is_sorted: bool) -> Any:
-    """Places of the first of equal elements, the number of each element, and counts."""
+    """Return first places of equal elements, the number of each element, and counts."""
     values, index, inverse, counts = np.unique(
         x,
         return_index=True,
@@ -645,7 +630,7 @@ def _(x: Any) -> Any:
 
 
 def _class_of(function: Any) -> Any:
-    """The class of NumPy's result, such as ``UniqueAllResult``."""
+    """Return the class of NumPy's result, such as ``UniqueAllResult``."""
     return type(function(np.zeros(1)))
 
 
@@ -725,11 +710,7 @@ no_gradient(_isin)
 def _(
     element: Any, test: Any, assume_unique: Any, invert: Any, method: Any
 ) -> FakeArray:
-    if method == "table" and not {element.dtype.kind, test.dtype.kind} <= set("biu"):
-        raise ValueError(
-            "The 'table' method is only supported for boolean or integer arrays. Please"
-            " select 'sort' or None for kind."
-        )
+    _check_method(element, test, method)
     return FakeArray(element.shape, np.bool_, device=device_of(element))
 
 
@@ -743,6 +724,7 @@ def _(
     invert: bool,
     method: Any,
 ) -> Any:
+    _check_method(element, test, method)
     if in_dims[1] is None:
         # The rows together may hold an element twice.
         return _isin(element, test, False, invert, method), in_dims[0]
@@ -755,13 +737,19 @@ def _(
     return np.logical_not(found) if invert else found, 0
 
 
+def _check_method(element: Any, test: Any, method: Any) -> None:
+    kinds = {dtype_of(element).kind, dtype_of(test).kind}
+    if method == "table" and not kinds <= set("biu"):
+        numpy_refuses(np.isin, element, test, kind=method)
+
+
 def _among(values: Any, rows: Any) -> Any:
-    """Whether each value of a row equals an element of the other array's row."""
+    """Return whether each value of a row equals an element of the other array's row."""
     if is_known(rows.shape[1], 0):
         return np.zeros_like(values, dtype=np.bool_)
     dtype = np.result_type(dtype_of(values), dtype_of(rows))
     known, wanted = np.sort(rows.astype(dtype), axis=1), values.astype(dtype)
-    places = bisected(known, wanted, is_right=False)
+    places = _bisected(known, wanted, is_right=False)
     nearest = np.minimum(places, known.shape[1] - 1)
     return np.equal(np.take_along_axis(known, nearest, 1), wanted)
 
@@ -776,7 +764,7 @@ def _(
     kind: str | None = None,
 ) -> Any:
     if kind not in (None, "sort", "table"):
-        raise ValueError(f"Invalid kind: {kind!r}. Please use None, 'sort' or 'table'.")
+        numpy_refuses(np.isin, [0], [0], kind=kind)
     return _isin(
         as_array(element), as_array(test_elements), assume_unique, invert, kind
     )

@@ -21,6 +21,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_dtype,
     as_scalar,
     cast,
     count_of,
@@ -34,9 +35,11 @@ from customop.numpy.arguments import (
     kept,
     larger,
     listed_axes,
+    numpy_refuses,
     reduced_axes,
     refuse,
     same_shape,
+    typical,
 )
 from customop.numpy.reductions import mask_like, max_, mean_, min_, reduction_of, sum_
 from customop.numpy.rules import (
@@ -67,7 +70,12 @@ def _deviation(name: str) -> Operator[..., Any]:
         given = _as_given(ddof)
         return deviation(axis=as_axis(axis), dtype=dtype, ddof=given, keepdims=keepdims)
 
-    op = reduction_of(name, kernel, ", float ddof=0.0, dtype? dtype=None")
+    def sample(x: Any, axis: Any, keepdims: bool, ddof: float, dtype: Any) -> Any:
+        return kernel(x, axis, keepdims, 0.0, dtype)  # two elements may be too few
+
+    op = reduction_of(
+        name, kernel, ", float ddof=0.0, dtype? dtype=None", sample=sample
+    )
     op.register_autograd(
         lambda ctx, g: _deviation_backward(name, ctx, g),
         setup_context=_note_deviation,
@@ -82,7 +90,7 @@ def _note_deviation(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _slope(x: Any, axis: Any) -> Any:
-    """Half the derivative of the variance by each element, times the count.
+    """Return half the derivative of the variance by each element, times the count.
 
     The derivative of the mean cancels, since deviations sum to zero.
     """
@@ -91,12 +99,12 @@ def _slope(x: Any, axis: Any) -> Any:
 
 
 def _as_given(ddof: float) -> float:
-    """An int if it is whole; nan and inf are not."""
+    """Return an int if it is whole; nan and inf are not."""
     return int(ddof) if float(ddof).is_integer() else ddof
 
 
 def _freedom(x: Any, axis: Any, ddof: float) -> Any:
-    """Degrees of freedom; nan if there are none, as NumPy divides 0 by 0."""
+    """Return the degrees of freedom; nan if there are none, as NumPy divides 0 by 0."""
     count: Any = count_of(x.shape, axis)
     if type(count) is not int:
         return larger(count - _as_given(ddof), 0)
@@ -105,7 +113,7 @@ def _freedom(x: Any, axis: Any, ddof: float) -> Any:
 
 
 def _divisor(y: Any) -> Any:
-    """The deviations to divide by; 1 where all elements are equal.
+    """Return the deviations to divide by; 1 where all elements are equal.
 
     The slope is 0 there: right for one element, and for several the subgradient of
     torch 2.13.
@@ -114,7 +122,7 @@ def _divisor(y: Any) -> Any:
 
 
 def _real(x: Any) -> Any:
-    """The real part: deviations are real, also where dtype= makes them complex."""
+    """Return the real part: dtype= can make real deviations complex."""
     return np.real(x) if is_complex(x) else x
 
 
@@ -145,7 +153,7 @@ std: Operator[..., Any] = _deviation("std")
 
 
 def root(variance: Any) -> Any:
-    """The square root; its derivative at 0 is 0, as that of np.std."""
+    """Return the square root; its derivative at 0 is 0, as that of np.std."""
     is_zero = np.equal(variance, 0)
     return np.where(is_zero, variance, np.sqrt(np.where(is_zero, 1, variance)))
 
@@ -153,7 +161,7 @@ def root(variance: Any) -> Any:
 def _selected(
     a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
 ) -> Any:
-    """The variance of some elements, about a mean that is given, or in any dtype.
+    """Return the variance of some elements, about a given mean, or in any dtype.
 
     As in NumPy, sums and quotients have the dtype, and deviations have not.
     """
@@ -198,18 +206,16 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         a, mean = as_array(a), NO_VALUE if mean is None else mean
         if correction is not NO_VALUE:
             if ddof != 0:
-                raise ValueError(
-                    "ddof and correction can't be provided simultaneously."
-                )
+                np.var([0.0], ddof=ddof, correction=correction)  # NumPy's error
             ddof = correction
-        if op is std and dtype is not None and np.dtype(dtype).kind in "biu":
+        if op is std and dtype is not None and as_dtype(dtype).kind in "biu":
             refuse("std", dtype=dtype)
         if is_complex(as_array(ddof)):  # NumPy drops the imaginary part of the result
             raise ArgumentError(
                 f"np.{op.name}: ddof={ddof!r} is complex", do="give a real number"
             )
         # In another dtype the deviations of complex numbers lose a part, or get one.
-        own = dtype is None or (np.dtype(dtype).kind == "f" and not is_complex(a))
+        own = dtype is None or (as_dtype(dtype).kind == "f" and not is_complex(a))
         if own and where is True and mean is NO_VALUE:
             axes = axis if axis is None else int_axes(axis)
             run = op.run if dtype is None else op
@@ -263,7 +269,7 @@ def _(
     )
     total = np.sum(wide, axis=axis, dtype=dtype, keepdims=kept)
     weighted = np.multiply(cast(a, dtype), cast(wide, dtype))
-    average = _over(np.sum(weighted, axis=axis, keepdims=kept), total)
+    average = _over_weight_sums(np.sum(weighted, axis=axis, keepdims=kept), total)
     return (average, np.broadcast_to(total, average.shape)) if returned else average
 
 
@@ -274,17 +280,19 @@ def _over_weights(x1: Any, x2: Any) -> Any:
 
 
 # A quotient that raises for a divisor of 0, which NumPy's average does, in each row too.
-_over = numpy_operator(
+_over_weight_sums = numpy_operator(
     "over_weights", "(Array x1, Array x2) -> Array", _over_weights, tags=Tag.pointwise
 )
-_over.register_fake(fake_of_ufunc(np.divide))
+_over_weight_sums.register_fake(fake_of_ufunc(np.divide))
 register_formulas(
-    _over, ("x1", "x2"), (lambda g, x2: g / x2, lambda g, x2, y: -g * y / x2)
+    _over_weight_sums,
+    ("x1", "x2"),
+    (lambda g, x2: g / x2, lambda g, x2, y: -g * y / x2),
 )
 
 
 def weights_like(a: Any, weights: Any, axis: Any) -> Any:
-    """The weights, with axes of length 1 for the axes of the array that they lack."""
+    """Return the weights, with axes of length 1 for those that they lack."""
     shape = tuple(np.shape(weights))
     axes = counted_axes(listed_axes(axis), a.ndim)
     if same_shape(shape, a.shape):
@@ -309,7 +317,7 @@ _EMPTY = "All-NaN slice encountered"
 
 
 def _filled(a: Any, value: float) -> Any:
-    """The array with a number for each nan."""
+    """Return the array with a number for each nan."""
     if not is_inexact(a):
         return a
     return np.where(np.isnan(a), value, a)
@@ -318,7 +326,7 @@ def _filled(a: Any, value: float) -> Any:
 def _keywords(
     keepdims: Any, initial: Any = NO_VALUE, where: Any = True
 ) -> dict[str, Any]:
-    """The keywords of a reduction that are given."""
+    """Return the keywords of a reduction that are given."""
     given: dict[str, Any] = {"keepdims": keeps_axes(keepdims)}
     if initial is not NO_VALUE:
         given["initial"] = initial
@@ -401,22 +409,22 @@ _serve_place(np.nanargmin, np.argmin, np.inf)
 
 
 def _present(a: Any, axis: Any, keepdims: bool, where: Any = True) -> Any:
-    """Number of elements that are not nan, as integers."""
+    """Count the elements that are not nan, as integers."""
     present = np.logical_not(np.isnan(a))
     if where is not True and where is not NO_VALUE:
         present = np.logical_and(present, mask_like(where, tuple(a.shape)))
     return np.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims)
 
 
-def _over_nan_reductions(total: Any, count: Any) -> Any:
-    """The quotient; nan where the count is not positive. It never warns."""
+def _quotient(total: Any, count: Any) -> Any:
+    """Divide; return nan where the count is not positive, without a warning."""
     has_any = np.greater(count, 0)
     share = total / np.where(has_any, count, 1)
     return cast(np.where(has_any, share, np.nan), total.dtype)
 
 
 def _check_dtype(name: str, a: Any, dtype: Any) -> None:
-    if dtype is not None and np.dtype(dtype).kind not in "fc":
+    if dtype is not None and as_dtype(dtype).kind not in "fc":
         raise ArgumentError(
             f"np.{name}: dtype={dtype!r} of an array of {a.dtype}: if a is inexact,"
             " then dtype must be inexact",
@@ -441,7 +449,7 @@ def _(
     count = _present(a, axis, keeps_axes(keepdims), where)
     total = np.sum(_filled(a, 0), axis=axis, dtype=dtype, **more)
     warn_unless(count > 0, "Mean of empty slice")
-    return as_scalar(_over_nan_reductions(total, count))
+    return as_scalar(_quotient(total, count))
 
 
 def _squares(x: Any) -> Any:
@@ -458,14 +466,12 @@ def _nan_variance(
     mean: Any,
     ddof: Any,
 ) -> Any:
-    """The variance of the elements that are not nan."""
+    """Return the variance of the elements that are not nan."""
     _check_dtype(name, a, dtype)
     values, kept = _filled(a, 0), _keywords(True, where=where)
     count = _present(a, axis, True, where)
     if mean is NO_VALUE:
-        mean = _over_nan_reductions(
-            np.sum(values, axis=axis, dtype=dtype, **kept), count
-        )
+        mean = _quotient(np.sum(values, axis=axis, dtype=dtype, **kept), count)
     moved = cast(values - mean, dtype_of(values))
     centered = np.where(np.isnan(a), 0, moved)
     more = _keywords(keepdims, where=where)
@@ -474,10 +480,10 @@ def _nan_variance(
         count = np.squeeze(count, as_axis(reduced_axes(a, axis)))
     free = count - ddof
     warn_unless(free > 0, "Degrees of freedom <= 0 for slice.")
-    return _over_nan_reductions(total, free)
+    return _quotient(total, free)
 
 
-def _serve_deviation_nan_reductions(
+def _serve_nan_deviation(
     function: Any, plain: Any, finish: Callable[[Any], Any]
 ) -> None:
     def deviation(
@@ -495,15 +501,13 @@ def _serve_deviation_nan_reductions(
         a = as_array(a)
         if correction is not NO_VALUE:
             if ddof != 0:
-                raise ValueError(
-                    "ddof and correction can't be provided simultaneously."
-                )
+                np.var([0.0], ddof=ddof, correction=correction)  # NumPy's error
             ddof = correction
         if is_inexact(a):
             name = function.__name__
             found = _nan_variance(name, a, axis, dtype, keepdims, where, mean, ddof)
             return as_scalar(finish(found))
-        if plain is np.std and dtype is not None and np.dtype(dtype).kind in "biu":
+        if plain is np.std and dtype is not None and as_dtype(dtype).kind in "biu":
             refuse("nanstd", dtype=dtype)
         more = _keywords(keepdims, where=where)
         more = more if mean is NO_VALUE else {**more, "mean": mean}
@@ -512,15 +516,15 @@ def _serve_deviation_nan_reductions(
     register_numpy_function(function, deviation)
 
 
-_serve_deviation_nan_reductions(np.nanvar, np.var, lambda variance: variance)
-_serve_deviation_nan_reductions(np.nanstd, np.std, root)
+_serve_nan_deviation(np.nanvar, np.var, lambda variance: variance)
+_serve_nan_deviation(np.nanstd, np.std, root)
 
 
 # ---- covariances and correlations: cov, corrcoef ----
 
 
 def _rows(x: Any, dtype: Any, transposed: bool) -> Any:
-    """Variables in rows, observations in columns."""
+    """Return variables in rows, and observations in columns."""
     wide = np.atleast_2d(cast(x, dtype))
     return np.transpose(wide) if transposed else wide
 
@@ -542,17 +546,15 @@ def _importances(weights: Any, count: int) -> Any:
 
 
 def _check_line(name: str, weights: Any, count: int) -> None:
-    if weights.ndim > 1:
-        raise RuntimeError(f"cannot handle multidimensional {name}")
-    if weights.shape[0] != count:
-        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    if weights.ndim > 1 or weights.shape[0] != count:
+        line = np.zeros(typical([count]))
+        given: dict[str, Any] = {name: np.ones(typical(weights.shape), int)}
+        numpy_refuses(np.cov, line, **given)
 
 
 def _stacked(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
-    if m.ndim > 2:
-        raise ValueError("m has more than 2 dimensions")
-    if y is not None and y.ndim > 2:
-        raise ValueError("y has more than 2 dimensions")
+    if m.ndim > 2 or (y is not None and y.ndim > 2):
+        numpy_refuses(np.cov, m, y)
     if dtype is None:
         arrays = [dtype_of(v) for v in (m, y) if v is not None]
         dtype = np.result_type(*arrays, np.float64)
@@ -578,9 +580,9 @@ def _(
     dtype: Any = None,
 ) -> Any:
     if ddof is not None and ddof != int(ddof):
-        raise ValueError("ddof must be integer")
+        numpy_refuses(np.cov, [0.0], ddof=ddof)
     m, y = as_array(m), None if y is None else as_array(y)
-    if dtype is not None and np.dtype(dtype).kind not in "fc":
+    if dtype is not None and as_dtype(dtype).kind not in "fc":
         raise ArgumentError(
             f"np.cov: dtype={dtype!r} has no room for deviations", do="use dtype=float"
         )
@@ -594,7 +596,7 @@ def _(
     given = [w for w in (frequent, important) if w is not None]
     weights = given[0] * given[1] if len(given) == 2 else given[0] if given else None
     mean, total = np.average(x, axis=1, weights=weights, returned=True)
-    free = _freedom_covariance(count, total[0], weights, important, ddof)
+    free = _free_observations(count, total[0], weights, important, ddof)
     moved = x - np.expand_dims(mean, 1)
     weighted = moved if weights is None else moved * weights
     products = np.matmul(moved, np.conjugate(np.transpose(weighted)))
@@ -603,10 +605,10 @@ def _(
     return np.squeeze(cast(shares, products.dtype))
 
 
-def _freedom_covariance(
+def _free_observations(
     count: int, total: Any, weights: Any, important: Any, ddof: int
 ) -> Any:
-    """Degrees of freedom; 0 instead of fewer, with NumPy's warning."""
+    """Return the degrees of freedom; 0 instead of fewer, with NumPy's warning."""
     if weights is None and type(count) is not int:
         return larger(count - ddof, 0)
     if weights is None:

@@ -1,4 +1,4 @@
-"""Methods of ufuncs: reduce, accumulate, reduceat, outer; `at` is in `places`."""
+"""Methods of ufuncs: reduce, accumulate, reduceat, outer; `at` is in `writers`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_dtype,
     as_line,
     cast,
     counted_axes,
@@ -32,11 +33,13 @@ from customop.numpy.arguments import (
     is_below,
     is_inexact,
     keeps_axes,
+    numpy_refuses,
     reduced_axes,
     spread,
+    typical,
     whole,
 )
-from customop.numpy.cumulative import along_axis, cumprod, cumsum, prod
+from customop.numpy.cumulative import cumprod, cumsum, prod
 from customop.numpy.index_operators import numbers
 from customop.numpy.reductions import (
     all_,
@@ -52,7 +55,7 @@ from customop.numpy.reductions import (
     shares_of,
     sum_,
 )
-from customop.numpy.rules import device_of, fit, numpy_operator
+from customop.numpy.rules import along_axis, device_of, fit, numpy_operator
 
 
 def _note(ctx: Any, inputs: Any, output: Any) -> None:
@@ -85,18 +88,18 @@ _REDUCED_WRONGLY = ("power", "arctan2")
 
 
 def _last(ufunc: np.ufunc, x: Any, axis: int, keepdims: bool, dtype: Any) -> Any:
-    """The last of the running results."""
+    """Return the last of the running results."""
     last = np.take(ufunc.accumulate(x, axis=axis, dtype=dtype), [-1], axis)
     return last if keepdims else np.squeeze(last, axis)[()]
 
 
-reduce_: Operator[..., Any] = reduction_of(
+_reduce_: Operator[..., Any] = reduction_of(
     "reduce", _reduce_kernel, ", str ufunc='add', dtype? dtype=None"
 )
 
 
 def _reduce_shares(x: Any, y: Any, axis: Any, keepdims: bool, name: str) -> Any:
-    """The share of each element of a reduction."""
+    """Return the share of each element of a reduction."""
     axes = counted_axes(axis, x.ndim)
 
     def in_line(v: Any) -> Any:
@@ -117,13 +120,13 @@ def _reduce_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
     return fit(grad, x), None, None, None, None
 
 
-reduce_.register_autograd(_reduce_backward, setup_context=_note)
+_reduce_.register_autograd(_reduce_backward, setup_context=_note)
 
 
-@reduce_.register_jvp
+@_reduce_.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     x, axis, keepdims, name, _ = primals
-    y = reduce_(*primals)
+    y = _reduce_(*primals)
     if not is_inexact(y):
         return y, None
     moved = tangents[0] * _reduce_shares(x, y, axis, keepdims, name)
@@ -135,7 +138,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _dtype_after(method: str, ufunc: str, dtype: Any, given: Any) -> Any:
-    """Dtype of the result of ``ufunc.accumulate`` or ``ufunc.reduceat``."""
+    """Return the dtype of the result of ``ufunc.accumulate`` or ``ufunc.reduceat``."""
     more = ([0],) if method == "reduceat" else ()
     called = getattr(getattr(np, ufunc), method)
     return called(np.ones(2, dtype), *more, dtype=given).dtype
@@ -170,7 +173,7 @@ def _(x: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
 
 
 def _last_slopes(x: Any, y: Any, axis: int, ufunc: str) -> tuple[Any, Any]:
-    """The derivatives of each result by the last one and by its element."""
+    """Return the derivatives of each result by the last one and by its element."""
     line = np.moveaxis(cast(x, y.dtype), axis, -1)
     return prefix_slopes(getattr(np, ufunc), line, np.moveaxis(y, axis, -1))
 
@@ -232,9 +235,8 @@ def _(x: Any, indices: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
     at, shape = normalize_axis_index(axis, len(x.shape)), list(x.shape)
     for index in indices:
         if index < 0 or is_below(shape[at] - 1, index):
-            raise IndexError(
-                f"index {index} out-of-bounds in {ufunc}.reduceat [0, {shape[at]})"
-            )
+            line = np.zeros(typical([shape[at]]), x.dtype)
+            numpy_refuses(getattr(np, ufunc).reduceat, line, [index], dtype=dtype)
         check(index < shape[at])
     shape[at] = len(indices)
     found = _dtype_after("reduceat", ufunc, x.dtype, dtype)
@@ -249,7 +251,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any, axis: int, *rest: Any) -> A
 
 
 def _ends(indices: Sequence[int], length: int) -> list[tuple[int, int]]:
-    """First and last place of each run: it ends where the next begins, or at once."""
+    """Return the first and last place of each run; it ends before the next begins."""
     stops = [*indices[1:], length][: len(indices)]
     # A symbolic length is more than an index of it.
     return [
@@ -259,7 +261,7 @@ def _ends(indices: Sequence[int], length: int) -> list[tuple[int, int]]:
 
 
 def _runs(x: Any, indices: Sequence[int], axis: int) -> tuple[Any, Any, list[slice]]:
-    """The elements of all runs, in a line, which run each is of, and the runs there."""
+    """Return the elements of all runs in a line, the run of each, and the runs."""
     pairs = _ends(indices, x.shape[axis])
     taken = [numbers(i, j, x) for i, j in pairs] or [numbers(0, 0, x)]
     of = [np.full_like(places, k) for k, places in enumerate(taken)]
@@ -269,14 +271,14 @@ def _runs(x: Any, indices: Sequence[int], axis: int) -> tuple[Any, Any, list[sli
 
 
 def _run_sums(v: Any, runs: Sequence[slice]) -> Any:
-    """Sums over the runs along the last axis."""
+    """Sum over the runs along the last axis."""
     if not runs:
         return v[..., :0]
     return reduceat(v, [run.start for run in runs], len(v.shape) - 1, "add")
 
 
 def _run_shares(x: Any, y: Any, indices: Any, axis: int, ufunc: str) -> Any:
-    """For all runs: the share of each element, its place, and the number of its run."""
+    """Return each element's share, its place, and its run's number, for all runs."""
     taken, of, runs = _runs(x, indices, axis)
     line = np.take(np.moveaxis(cast(x, y.dtype), axis, -1), taken, axis=-1)
     wide = np.take(np.moveaxis(y, axis, -1), of, axis=-1)
@@ -336,7 +338,7 @@ def _reduce(
 ) -> Any:
     a, name = as_array(array), ufunc.__name__
     own = _REDUCED.get(name)
-    if name.startswith("logical") and dtype is not None and np.dtype(dtype) != bool:
+    if name.startswith("logical") and dtype is not None and as_dtype(dtype) != np.bool_:
         own = None  # NumPy has results of other kinds for arrays of objects alone
 
     def reduce(x: Any, axes: Any, kept: bool) -> Any:
@@ -344,7 +346,7 @@ def _reduce(
         return (
             cast(own(x, axes, kept), dtype)
             if own
-            else reduce_(x, axes, kept, name, dtype)
+            else _reduce_(x, axes, kept, name, dtype)
         )
 
     axes = reduced_axes(a, axis)
@@ -358,7 +360,7 @@ def _reduce(
 
 
 def _one_axis(name: str, x: Any, axis: Any) -> int:
-    """The axis of a method that takes one only."""
+    """Return the axis of a method that takes one only."""
     rank = len(x.shape)
     if not rank:
         raise ArgumentError(
@@ -417,7 +419,7 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, /, **keywords: Any) -> Any:
 
 
 def _strong(value: Any, other: Any) -> Any:
-    """An operand of ``outer`` as an array, whose dtype counts as that of an array."""
+    """Return an operand of ``outer`` as an array, whose dtype counts."""
     if isinstance(value, int | float | complex):
         return np.full_like(other, value, shape=(), dtype=np.asarray(value).dtype)
     return as_array(value)

@@ -1,4 +1,4 @@
-"""Logs of calls, and a tree of the calls of each thread."""
+"""Logs of calls, and the call tree of each thread that is made from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from customop.arrays.nested import abbreviated, children, nests
 from customop.core.tracer import Tracer
 from customop.errors import runs_kernels
 
-# ---- a tree of calls for each thread, and the rows made from it ----
+# ---- the call tree of a thread, and the rows made from it ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,19 @@ class ProfileRow:
     rule : str
         Name of what ran: ``"cpu kernel"``, ``"vmap rule"``, ``"autograd backward"``, ...
     count : int
-        Calls that have ended, with a result or an error.
+        Calls that have ended, with a result or with an error.
     errors : int
         Calls that ended with an error.
     total_ns : int
-        Nanoseconds in calls. A call inside another one of the same row is not added.
+        Nanoseconds in calls. Calls inside another call of the same row are not added.
     self_ns : int
-        Nanoseconds in calls, without the operators that they call.
+        Nanoseconds in calls, minus the operators that they call.
     min_ns, mean_ns, max_ns : int
         Shortest, mean and longest call.
     bytes_in, bytes_out : int
-        Bytes of the arrays among the arguments and the results of all calls.
+        Bytes of the arrays among the arguments and among the results, over all calls.
     kinds : tuple of str
-        Kinds of these arrays; for traced ones the name of their transform.
+        Kinds of these arrays; for traced arrays the name of their transform.
     """
 
     operator: str
@@ -65,7 +65,7 @@ class ProfileRow:
 
 @dataclass(slots=True, eq=False)
 class Branch:
-    """All calls of one rule of one operator that were made along the same path."""
+    """All calls of one rule of one operator along the same path of callers."""
 
     above: Branch | None
     operator: str
@@ -74,7 +74,7 @@ class Branch:
     kinds: set[str] = field(default_factory=set)
     count: int = 0
     errors: int = 0
-    # Nanoseconds: in all calls, without the operators that they call, and of one call.
+    # Nanoseconds: of all calls, of all calls minus inner operators, of one call.
     total: int = 0
     own: int = 0
     shortest: int = sys.maxsize
@@ -84,17 +84,17 @@ class Branch:
 
     @property
     def name(self) -> str:
-        """Operator and rule together."""
+        """Operator and rule as one text."""
         return f"{self.operator} ({self.rule})"
 
     def walk(self) -> Iterator[Branch]:
-        """All branches below, each before those below it."""
+        """Yield all branches below this one, parents first."""
         for branch in list(self.below.values()):
             yield branch
             yield from branch.walk()
 
     def path(self) -> list[Branch]:
-        """The branches that lead here, the outermost first."""
+        """Return the branches from the root to this one, without the root."""
         steps: list[Branch] = []
         branch = self
         while branch.above is not None:
@@ -105,36 +105,36 @@ class Branch:
 
 # Shape and dtype of an array; the array itself is not kept alive.
 Outline = tuple[Any, Any]
-# Arrays as a call has found them: the outline of one of NumPy, that of others with the
-# kind, and with the bytes where they are not those of the outline.
+# Arrays as a call found them: the outline of a NumPy array; for other arrays also the
+# kind, and the bytes if they differ from those of the outline.
 Looked = list[tuple[Any, Any] | tuple[Any, Any, str] | tuple[Any, Any, str, int]]
-# What is noted of a call when it begins: who noted it, the names of the operator and of
-# what runs, its arrays, and the time.
+# What is noted when a call begins: the log, the names of the operator and of what runs,
+# its arrays, and the time.
 Begun = tuple[Any, tuple[str, str], Looked, int]
-# A call that runs: when it began, the branch around it, its own branch, the nanoseconds
-# spent so far in other calls of the one around it, its bytes, and whether it is kept in
-# the timeline.
+# A running call: what was noted, when it began, the branch around it, its own branch,
+# the nanoseconds spent so far in other inner calls of the outer one, its bytes, and
+# whether the timeline keeps it.
 Opened = tuple[Begun, int, Branch, Branch, int, int, bool]
-# One call in the timeline: begin and end by the profile's clock, branch, outlines of
+# A call in the timeline: begin and end by the profile's clock, branch, outlines of
 # arguments and results, and the class of its error. A named tuple takes 300 ns more.
 Event = tuple[int, int, Branch, list[Outline], list[Outline], str]
 
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """The tree of calls of one thread, and its timeline.
+    """The call tree of one thread, and its timeline.
 
     Attributes
     ----------
     tickets : iterator
-        Gives one for each event that there is room for.
+        Yields one item for each event that the timeline still has room for.
     """
 
     tickets: Iterator[int]
-    # The branch of the call that runs, and the nanoseconds in calls that it has made.
+    # The branch of the running call, and the nanoseconds spent in its inner calls.
     here: Branch = field(default_factory=lambda: Branch(None, "", ""))
     inner: int = 0
-    # Calls that run, by the identity of what was noted when they began.
+    # Running calls, by the identity of what was noted when they began.
     open: dict[int, Opened] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     ident: int = field(default_factory=threading.get_native_id)
@@ -155,9 +155,9 @@ class Track:
         self.here = branch
 
     def end(self, call: Begun, end: int, returned: Looked | None, error: str) -> None:
-        """Leave it again. Without a result and an error, the call is made once more."""
+        """Leave the branch of a call; `returned` is None if it runs again."""
         opened = self.open.pop(id(call), None)
-        if opened is None:  # an interrupt came between
+        if opened is None:  # an interrupt came in between
             return
         _, start, above, branch, inner, size, is_kept = opened
         self.here = above
@@ -183,7 +183,7 @@ class Track:
 
 
 def _measure(found: Looked, kinds: set[str]) -> int:
-    """Bytes of arrays; notes their kinds."""
+    """Return the bytes of arrays, and record their kinds."""
     size = 0
     for each in found:
         kinds.add("cpu" if len(each) == 2 else each[2])
@@ -196,19 +196,19 @@ def _outlines(found: Looked) -> list[Outline]:
 
 
 def size_of(shape: Any, dtype: Any) -> int:
-    """Bytes of an array; 0 where its dtype has no `itemsize`."""
+    """Return the bytes of an array; 0 if its dtype has no `itemsize`."""
     return int(math.prod(shape) * getattr(dtype, "itemsize", 0))
 
 
 class _Outlined(NamedTuple):
-    """Shape and dtype as attributes, which `abbreviated` reads."""
+    """Shape and dtype as attributes, as `abbreviated` needs them."""
 
     shape: Any
     dtype: Any
 
 
 def outline_text(outline: Outline) -> str:
-    """An array of a call in short: ``f64[3]``."""
+    """Return the short text of an array in a call, such as ``f64[3]``."""
     return abbreviated(_Outlined(*outline))
 
 
@@ -216,7 +216,7 @@ def outline_text(outline: Outline) -> str:
 
 
 def rows_of(tracks: Iterable[Track]) -> list[ProfileRow]:
-    """A row for each rule of each operator that has run."""
+    """Return a row for each rule of each operator that has run."""
     groups: dict[tuple[str, str], list[Branch]] = {}
     for track in tracks:
         for branch in root_of(track).walk():
@@ -226,7 +226,7 @@ def rows_of(tracks: Iterable[Track]) -> list[ProfileRow]:
 
 
 def root_of(track: Track) -> Branch:
-    """The root of the tree of a thread."""
+    """Return the root of a thread's call tree."""
     branch = track.here
     while branch.above is not None:
         branch = branch.above
@@ -253,28 +253,27 @@ def _row(branches: Sequence[Branch]) -> ProfileRow:
 
 
 def _is_inside_its_own(branch: Branch) -> bool:
-    """Whether a rule runs inside itself, so that its time is counted already."""
+    """Return whether a rule runs inside itself; then its time is already counted."""
     above = branch.path()[:-1]
     return any((b.operator, b.rule) == (branch.operator, branch.rule) for b in above)
 
 
-# ---- logs of calls: they note as little as possible while a call runs ----
-# A call under a profile adds two entries to a list: when it begins and when it ends.
-# The tree of calls is made of them later, when someone asks for it, or when many
-# entries wait.
+# ---- logs of calls, which do as little as possible while a call runs ----
+# A call under a profile adds two entries to a list, at its begin and at its end. The
+# call tree is made from them later, when someone asks for it or many entries wait.
 
 
-# Entries that wait, about 3 MB of them.
+# The most entries that wait, about 3 MB.
 _MOST_WAITING = 10_000
 _CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
-# What is noted of the scalars that NumPy's functions return.
+# What is noted for the scalars that NumPy functions return.
 _SCALARS: dict[type, tuple[Any, Any, str, int]] = {
     cls: ((), np.dtype(cls), "scalar", np.dtype(cls).itemsize)
     for cls in (np.float64, np.float32, np.complex128, np.int64, np.bool_)
 }
 _PLAIN = frozenset((ndarray, *_SCALARS))
-# All at once, in C: what runs between other code takes two to three times as long as in a
-# loop, so each instruction of Python counts.
+# Reads all three at once, in C. Code that runs between other code takes two to three
+# times as long as in a loop, so each Python instruction counts.
 _outline_below: Callable[[Any], Any] = attrgetter(
     "below.shape", "below.dtype", "interpreter.kind.name"
 )
@@ -286,9 +285,9 @@ class CallLog:
     Parameters
     ----------
     clock : callable
-        Gives nanoseconds.
+        Returns the time in nanoseconds.
     tickets : iterator
-        Gives one for each event that there is room for.
+        Yields one item for each event that the timeline still has room for.
     synchronize : callable or None
         Called with the arrays of a call before the clock is read.
     """
@@ -303,15 +302,15 @@ class CallLog:
     ) -> None:
         self.clock: Callable[[], int] = clock
         self.synchronize: Callable[[Sequence[Any]], None] | None = synchronize
-        # Calls that began; calls that ended, with the time, the result and the name of
-        # an error; and times without calls.
+        # Calls that began; calls that ended, with time, result and the name of an
+        # error; and pauses, which count for no call.
         self.waiting: deque[Any] = deque()
         self._track = Track(tickets)
         self._lock = Lock()
         self._paused = 0
 
     def enter(self, names: tuple[str, str], values: Sequence[Any]) -> Begun:
-        """Note that something begins, with the arrays in `values`."""
+        """Note that a call begins, with the arrays in `values`."""
         given: Looked = []
         for value in values:
             if type(value) is ndarray:
@@ -325,7 +324,7 @@ class CallLog:
         return begun
 
     def leave(self, begun: Begun, out: Any) -> None:
-        """Note that it has returned."""
+        """Note that a call has returned."""
         if self.synchronize is not None:
             self.synchronize((out,))
         end = self.clock()
@@ -339,13 +338,13 @@ class CallLog:
             self.pause()
 
     def fail(self, begun: Begun, error: BaseException, *, again: bool) -> None:
-        """Note that it has raised. A kernel that runs again is noted once, by then."""
+        """Note that a call has raised. If it runs again, only that run counts."""
         end = self.clock()
         self.waiting.append((begun, end, None if again else [], type(error).__name__))
 
     def pause(self) -> None:
-        """Make the tree of what waits, which takes no time of the calls that run."""
-        # Another thread may do it, or this one further out, where a finalizer calls.
+        """Turn waiting entries into the tree; the time for that counts for no call."""
+        # Another thread may do this, or an outer frame that a finalizer interrupted.
         if self._lock.acquire(blocking=False):
             start = self.clock()
             try:
@@ -355,7 +354,7 @@ class CallLog:
             self.waiting.append((None, start, self.clock()))
 
     def track(self) -> Track:
-        """The tree of the calls so far."""
+        """Return the call tree of all calls so far."""
         with self._lock:
             self._settle()
         return self._track
@@ -381,10 +380,10 @@ def timed(
     proof: Any,
     run: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A function that runs what a log notes under these names."""
+    """Return a function that runs `run` and notes the call in the log."""
 
-    # As `enter` and `leave`, without their frames. A closure takes 100 ns less than a
-    # partial, which goes through C.
+    # This does the same as `enter` and `leave` without their frames. A closure takes
+    # 100 ns less than a partial, which goes through C.
     def call(*args: Any, **keywords: Any) -> Any:
         given: Looked = []
         for value in shown:
@@ -399,7 +398,7 @@ def timed(
         except BaseException as error:
             again = proof is not None and proof.retries(error)
             log.fail(begun, error, again=again)
-            # Hide this frame: a traceback is the same as without a profile.
+            # Hide this frame, so that tracebacks look the same as without a profile.
             trace = error.__traceback__
             error.__traceback__ = None if trace is None else trace.tb_next
             raise
@@ -417,14 +416,14 @@ def timed(
     return call
 
 
-# All such functions have the same code.
+# All functions made by `timed` share this code.
 runs_kernels(timed(CallLog(int, iter(()), None), ("", ""), (), None, timed))
 
 # ---- arrays of calls ----
 
 
 def _look(value: Any, found: Looked) -> None:
-    """Note an array, or those in a value."""
+    """Note an array, or the arrays inside a value."""
     cls = type(value)
     if cls is ndarray:
         found.append((value.shape, value.dtype))
@@ -444,7 +443,7 @@ def _look(value: Any, found: Looked) -> None:
 
 
 def _look_below(tracer: Any, found: Looked) -> None:
-    """Note a traced value, whose outline is read without calls of properties."""
+    """Note a traced array. Its outline is read without calling properties."""
     name = tracer.interpreter.kind.name
     value = tracer.below
     while _is_outlined_below[type(value)]:
@@ -468,7 +467,7 @@ def _look_closely(value: Any, found: Looked) -> None:
 
 
 class _OutlinedBelow(dict[type, bool]):
-    """Class -> whether its tracers have the shape and dtype of the value below."""
+    """Class -> whether its tracers have the shape and dtype of the value below them."""
 
     def __missing__(self, cls: type) -> bool:
         is_same = (
@@ -477,7 +476,7 @@ class _OutlinedBelow(dict[type, bool]):
             and cls.dtype is Tracer.dtype
         )
         if cls.__module__.partition(".")[0] in _LASTING:
-            self[cls] = is_same  # other classes may die
+            self[cls] = is_same  # other classes may be deleted
         return is_same
 
 
@@ -488,7 +487,7 @@ _is_outlined_below = _OutlinedBelow()
 
 
 def _bytes_of(value: Any) -> int:
-    """Bytes of an array; of the one below a tracer, or the one that a fake one describes."""
+    """Return the bytes of an array, or of the array under a tracer."""
     while kind_of[type(value)] is TRACED:
         value = value.below
     known = getattr(value, "nbytes", None)

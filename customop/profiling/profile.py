@@ -1,4 +1,4 @@
-"""Profiles: the operators that a program calls, their cost, and reports and pages of it."""
+"""Profiles of the operators that a program calls, as tables, files and pages."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from customop.profiling.call_tree import (
 
 
 def show_time(nanoseconds: float) -> str:
-    """A time with three digits and a unit."""
+    """Format a time with three digits and a unit."""
     return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
 
 
 def show_bytes(count: int) -> str:
-    """A number of bytes with three digits and a unit."""
+    """Format a number of bytes with three digits and a unit."""
     return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
 
 
 def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
-    """A number in the largest unit that leaves it at least one."""
+    """Format a number in the largest unit in which it is at least one."""
     scale, at = 1, 0
-    # Rounded to three digits, 999.5 of a unit is one of the next.
+    # Rounded to three digits, 999.5 of a unit is 1 of the next unit.
     while at + 1 < len(units) and number >= 0.9995 * scale * step:
         scale, at = scale * step, at + 1
     if scale == 1:
@@ -67,22 +67,22 @@ def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
     return f"{value:.{digits}f} {units[at]}"
 
 
-# ---- names of the kernels, rules and formulas that a profile has rows for ----
+# ---- names of the kernels, rules and formulas in the rows ----
 
 
-# The parts of a gradient that observers see, and the names of their rows.
+# The parts of a gradient that observers see -> the names of their rows.
 _FORMULAS: dict[str, str] = {
     "setup_context": "setup_context",
     "backward": "autograd backward",
 }
-# Name of the way in which a transform runs an operator without a rule for it.
+# Transform -> how it runs an operator that has no rule for it.
 _WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
 
 
 def names_of(
     op: RuleTable, by: str | Interpreter, fn: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[str, str]:
-    """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
+    """Return names of an operator and of what runs; see `Observer.enter`."""
     if by == "kernel":
         return _kernel_names(op, fn, args)
     names = op.plans.rule_names
@@ -102,7 +102,7 @@ def _kernel_names(
     found = names.get(id(kernel))
     if found is None:
         found = op.qualname, _kernel_name(op, kernel, args)
-        # A kernel in one row alone has the same name for all arguments.
+        # A kernel that is in only one row has the same name for all arguments.
         if sum(row.fn is kernel for row in op.rows.values()) == 1:
             names[id(kernel)] = found
     return found
@@ -142,15 +142,15 @@ def _rule_name(op: RuleTable, interpreter: Interpreter, fn: Callable[..., Any]) 
 
 
 # ---- a page that shows a profile ----
-# Flame graph, timeline and table, with zoom and search.
+# It has a flame graph, a timeline and a table, with zoom and search.
 
 
-# Calls in the timeline that a notebook shows: its file keeps all that it shows.
+# The most calls in the timeline in a notebook, whose file stores everything it shows.
 _MOST_IN_NOTEBOOK = 20_000
 
 
 def page_html(tracks: Sequence[Track], wall_ns: int, most: int | None = None) -> str:
-    """A whole page in HTML.
+    """Return the page of a profile as HTML.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def page_html(tracks: Sequence[Track], wall_ns: int, most: int | None = None) ->
 
 
 def notebook_html(tracks: Sequence[Track], wall_ns: int) -> str:
-    """The page in a frame of a notebook, and a table for where it has no frames."""
+    """Return the page in a notebook's frame, and a table where there is none."""
     text = page_html(tracks, wall_ns, _MOST_IN_NOTEBOOK)
     ordered = sorted(rows_of(tracks), key=lambda row: -row.self_ns)
     head = title("profile", counted(sum(row.count for row in ordered), "call"))
@@ -174,7 +174,7 @@ def notebook_html(tracks: Sequence[Track], wall_ns: int) -> str:
 
 
 def _longest_rows(rows: Sequence[ProfileRow]) -> Element:
-    """A table of the rows that took the most time themselves."""
+    """Return a table of the rows with the longest self time."""
     times_of = attrgetter("total_ns", "self_ns")
     texts = [
         [row.operator, row.rule, str(row.count), *map(show_time, times_of(row))]
@@ -184,7 +184,7 @@ def _longest_rows(rows: Sequence[ProfileRow]) -> Element:
 
 
 class _ProfileData:
-    """The data of a page."""
+    """The data that the script of the page needs."""
 
     def __init__(self, tracks: Sequence[Track], wall_ns: int, most: int | None) -> None:
         self._tracks = tracks
@@ -194,7 +194,7 @@ class _ProfileData:
         self._numbers: dict[int, int] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """The calls as data for the script of the page."""
+        """Return the calls as data for the page's script."""
         branches = [
             row for i, t in enumerate(self._tracks) for row in self._below(t, i)
         ]
@@ -222,7 +222,7 @@ class _ProfileData:
         }
 
     def _below(self, track: Track, number: int) -> Iterator[list[int]]:
-        """The branches of a thread, each after the one above it."""
+        """Yield the branches of a thread, parents first."""
         for branch in root_of(track).walk():
             above = self._numbers.get(id(branch.above), -1)
             self._numbers[id(branch)] = len(self._numbers)
@@ -239,7 +239,7 @@ class _ProfileData:
         return [begin - zero, end - begin, number, *texts]
 
     def _text(self, text: str) -> int:
-        """The number of a text, which many calls have."""
+        """Return the number of a text; equal texts share one."""
         return self._texts.setdefault(visible(text, 300), len(self._texts))
 
 
@@ -273,7 +273,7 @@ _TEXT = ("operator", "rule", "kinds")
 def table_of(
     rows: Sequence[ProfileRow], sort: str, limit: int | None, wall_ns: int, dropped: int
 ) -> str:
-    """Rows as aligned text, the largest first, and a line that sums them up."""
+    """Return the rows as aligned text, the largest first, with a summary line."""
     if sort not in _ORDERS:
         raise ArgumentError(
             f"profile.table: sort is {sort!r}{did_you_mean(str(sort), _ORDERS)}",
@@ -311,7 +311,7 @@ def _cells(row: ProfileRow) -> tuple[str, ...]:
 
 
 def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table: words to the left, numbers to the right."""
+    """Return the lines of a table, words aligned left and numbers right."""
     padded = []
     for column in columns:
         width = max(map(len, column))
@@ -333,7 +333,7 @@ def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
 def save(
     path: str | PathLike[str], tracks: Sequence[Track], dropped: int, wall_ns: int
 ) -> None:
-    """Write the calls of threads to a file; its suffix names the format."""
+    """Write the calls of all threads to a file in the format that its suffix names."""
     file = Path(path)
     write = _WRITERS.get(file.suffix)
     if write is None:
@@ -345,9 +345,9 @@ def save(
 
 
 def _chrome(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
-    """Trace events as JSON.
+    """Return trace events as JSON.
 
-    Source: "Trace Event Format", a document of the Chromium project; times in us.
+    Source: "Trace Event Format", a document of the Chromium project. Times are in us.
     """
     pid = os.getpid()
     events = sorted(
@@ -375,7 +375,7 @@ def _metadata(pid: int, kind: str, tid: int, name: str) -> dict[str, Any]:
 
 
 def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
-    """The event of one call."""
+    """Return the trace event of one call."""
     begin, end, branch, given, returned, error = event
     args: dict[str, Any] = {
         "in": [outline_text(v) for v in given],
@@ -394,7 +394,7 @@ def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
 
 
 def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """Bytes that have gone through innermost calls so far, at the end of each."""
+    """Yield the bytes that went through innermost calls so far, at each end."""
     taken = given = 0
     innermost = (event for event in events if not event[2].below)
     for event in sorted(innermost, key=lambda event: event[1]):
@@ -410,10 +410,10 @@ def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str
 
 
 def _folded(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
-    """A line for each stack: its calls, the outermost first, and its self time.
+    """Return a line for each stack: its calls, the outermost first, and its self time.
 
-    Source: the format of stackcollapse in Gregg's FlameGraph. All calls are in, also
-    those that the timeline has dropped.
+    Source: the format of stackcollapse in Gregg's FlameGraph. It includes all calls,
+    even those that the timeline has dropped.
     """
     stacks: dict[str, int] = {}
     for track in tracks:
@@ -431,11 +431,11 @@ def _html(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
 _WRITERS = {".json": _chrome, ".folded": _folded, ".html": _html}
 
 
-# ---- profiles: the operators that a program calls, by which rules, and their cost ----
+# ---- profiles: which operators a program calls, by which rules, and their cost ----
 
 
 class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
-    """Count and time all that operators run while it is open.
+    """Count and time everything that operators run while the profile is open.
 
     Each kernel, rule and formula counts as a call: the gradient of one operator shows
     its forward rule, the kernel inside it, and its backward formula. A profile sees the
@@ -499,7 +499,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         self._logs: list[CallLog] = []
         self._began = 0
         self._wall = 0
-        # Whether no subclass sees the calls too, and no device is waited for.
+        # Whether no subclass sees the calls too, and no device has to be waited for.
         cls = type(self)
         own = (profile.enter, profile.leave, profile.fail)
         is_whole = (cls.enter, cls.leave, cls.fail) == own
@@ -524,11 +524,11 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         fn: Callable[..., Any],
         args: Sequence[Any],
     ) -> Begun:
-        """Note that something begins: see `Observer.enter`."""
+        """Note that a kernel, rule or formula begins; see `Observer.enter`."""
         return self._log().enter(names_of(op, by, fn, args), args)
 
     def _log(self) -> CallLog:
-        """The log of this thread."""
+        """Return the log of this thread."""
         try:
             log: CallLog = self._local.log
         except AttributeError:
@@ -538,11 +538,11 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         return log
 
     def leave(self, entered: Begun, out: Any) -> None:
-        """Note that it has returned."""
+        """Note that a kernel, rule or formula has returned."""
         entered[0].leave(entered, out)
 
     def fail(self, entered: Begun, error: BaseException, *, again: bool) -> None:
-        """Note that it has raised."""
+        """Note that a kernel, rule or formula has raised."""
         entered[0].fail(entered, error, again=again)
 
     def around(
@@ -554,14 +554,14 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         proof: Any,
         run: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """As `Observer.around`, without the frames of `enter` and `leave`."""
+        """Do as `Observer.around`, without the frames of `enter` and `leave`."""
         if not self._is_short:
             return super().around(op, by, fn, args, proof, run)
         try:
             log: CallLog = self._local.log
         except AttributeError:
             log = self._log()
-        # The names of most calls are known, and found without the frames of `names_of`.
+        # Most names are known, and are found here without the frames of `names_of`.
         if by == "kernel":
             key: Any = id(fn)
         else:
@@ -575,22 +575,22 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
 
     @property
     def _tracks(self) -> list[Track]:
-        """The trees of calls of all threads."""
+        """The call trees of all threads."""
         return [log.track() for log in self._logs]
 
     @property
     def rows(self) -> list[ProfileRow]:
-        """A row for each rule of each operator, by self time. Calls that run are not in."""
+        """A row for each rule of each operator, by self time, without running calls."""
         return sorted(rows_of(self._tracks), key=lambda row: -row.self_ns)
 
     @property
     def wall_ns(self) -> int:
-        """Nanoseconds that it has been open."""
+        """How many nanoseconds the profile has been open."""
         return self._wall + (self._clock() - self._began if self.is_open else 0)
 
     @property
     def dropped(self) -> int:
-        """How many calls are in the rows and not in the timeline."""
+        """How many calls are in the rows but not in the timeline."""
         kept = sum(len(track.events) for track in self._tracks)
         return sum(row.count for row in rows_of(self._tracks)) - kept
 
@@ -697,6 +697,6 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
 
 
 def _synchronize(values: Sequence[Any]) -> None:
-    """Wait for the current stream if there are CUDA arrays."""
+    """Wait for the current CUDA stream if any value is a CUDA array."""
     if any(kind_of[type(value)] is CUDA for value in flat(list(values))):
         sys.modules["cupy"].cuda.get_current_stream().synchronize()

@@ -1,5 +1,5 @@
-"""The pytest plugin: opcheck on every operator call that tests make.
+"""The pytest plugin: runs opcheck on every operator call that tests make.
 
 It may import every folder but `cli` and `mypy`. Start with `plugin`, the only file that
-each run of pytest loads; then `checked_tests`, which runs the checks.
+every run of pytest loads. Then read `checked_tests`, which runs the checks.
 """

@@ -1,4 +1,4 @@
-"""Run tests under a recorder, check its calls, and report them as test cases."""
+"""Run tests under a recorder, check the recorded calls, and report the results."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ __all__ = ["add_marked", "as_kind", "configure", "kinds_of_array"]
 
 
 def label_of(found: dict[str, str]) -> str:
-    """How reports name an operator and its check."""
+    """Return the name of an operator and its check in reports."""
     return f"[{' '.join(filter(None, (found['op'], found['check'])))}]"
 
 
 def separate_cases(config: pytest.Config) -> None:
-    """Give each check that ran a test case next to that of its test.
+    """Give each check that ran its own test case, next to the case of its test.
 
-    pytest would add all reports of a test to the one case, so that a test that passes
-    would have a "skipped" for each check that does not apply.
+    pytest would add all reports of a test to one case. A test that passes would then
+    have a "skipped" for each check that does not apply.
     """
     plugins = config.pluginmanager
     for xml in [p for p in plugins.get_plugins() if isinstance(p, LogXML)]:
@@ -61,14 +61,14 @@ def separate_cases(config: pytest.Config) -> None:
             if case is not None:
                 log(case)
 
-        # A hook is looked up when its plugin is registered.
+        # Hooks are looked up when a plugin is registered.
         plugins.unregister(xml)
         xml.pytest_runtest_logreport = report  # type: ignore[method-assign]  # of this object
         plugins.register(xml)
 
 
 def _case(report: pytest.TestReport) -> pytest.TestReport | None:
-    """The report of the test case; None for a check that does not apply."""
+    """Return the report for a test case, or None for a check that does not apply."""
     found = getattr(report, "opcheck", None)
     if found is None:
         return report
@@ -88,7 +88,7 @@ def _case(report: pytest.TestReport) -> pytest.TestReport | None:
     return case
 
 
-# ---- run tests under a recorder, and check the calls that it recorded ----
+# ---- run tests under a recorder, and check the recorded calls ----
 
 
 _CHECKER = "customop-checker"
@@ -96,17 +96,17 @@ _LEDGER = "customop-ledger"
 
 
 def configure(config: pytest.Config) -> None:
-    """Start the checks that the options ask for."""
+    """Start the checks that the options request."""
     option = option_of(config)
     config.pluginmanager.register(Checker(option), _CHECKER)
-    # With pytest-xdist, only the process that started the workers sums up.
+    # With pytest-xdist, only the process that started the workers makes the summary.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Ledger(option), _LEDGER)
         separate_cases(config)
 
 
 def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Start the checks of marked tests."""
+    """Start the checks that markers request."""
     for item in items:
         request = request_of(item)
         if request is not None:
@@ -117,7 +117,7 @@ def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 @dataclass(slots=True)
 class PendingCalls:
-    """The calls of a test that are to be checked for the option, and their summary."""
+    """The calls of a test that are still to be checked, and their summary."""
 
     calls: Sequence[RecordedCall]
     summary: dict[str, Any]
@@ -133,7 +133,7 @@ class Checker:
     Parameters
     ----------
     option : Option or None
-        None if only markers ask for checks.
+        None if only markers request checks.
     """
 
     def __init__(self, option: Option | None) -> None:
@@ -141,7 +141,7 @@ class Checker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run a test under a recorder, and check the calls that its marker asks for."""
+        """Run a test under a recorder, and check the calls that its marker requests."""
         marked = item.stash.get(_marked, None)
         general = None if self._option is None else self._option.request
         requests = [r for r in (marked, general) if r is not None]
@@ -165,7 +165,7 @@ class Checker:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the summary of its calls to the report of a test."""
+        """Add a summary of the calls to the report of a test."""
         report = yield
         if report.when == "call" and _pending in item.stash:
             pending = item.stash[_pending]
@@ -178,7 +178,7 @@ class Checker:
     def pytest_runtest_teardown(
         self, item: pytest.Item
     ) -> Generator[None, object, object]:
-        """Check the calls of a test that passed, before its fixtures end.
+        """Check the calls of a test that passed, before its fixtures are torn down.
 
         Failures are reported last, because `--lf` reads the last report of a test.
         """
@@ -193,12 +193,12 @@ class Checker:
     def pytest_report_teststatus(
         self, report: pytest.TestReport, config: pytest.Config
     ) -> tuple[str, str, str] | None:
-        """The category, letter and word for the report of a check."""
+        """Return the category, letter and word for the report of a check."""
         found = getattr(report, "opcheck", None)
         return None if found is None else _status(report, found, config)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the names of the operators from a worker of pytest-xdist."""
+        """Send the names of the operators from a pytest-xdist worker."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["customop_operators"] = list(all_operators())
@@ -218,7 +218,7 @@ def _check_and_report(option: Option, item: pytest.Item) -> None:
 
 @contextmanager
 def _uncaptured(config: pytest.Config) -> Iterator[None]:
-    """Let reports be printed in a teardown, whose output is captured."""
+    """Allow output inside the block, although the output of teardowns is captured."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture is None:
         yield
@@ -290,7 +290,7 @@ def _findings(
 
 
 class Verdict(NamedTuple):
-    """The result that a report shows, given the known failures."""
+    """The result that a report shows, after looking at the known failures."""
 
     outcome: Literal["passed", "failed", "skipped"]
     text: str = ""
@@ -356,7 +356,7 @@ def _passes_now(option: Option, entry: KnownFailure) -> str:
 def _status(
     report: pytest.TestReport, found: dict[str, str], config: pytest.Config
 ) -> tuple[str, str, str]:
-    """Category, letter and word; pytest does not count reports without a category."""
+    """Return category, letter and word; without a category pytest does not count it."""
     label = label_of(found)
     if hasattr(report, "wasxfail"):
         return "xfailed", "x", f"OPCHECK XFAIL{label}"
@@ -364,6 +364,6 @@ def _status(
         return "failed", "F", f"OPCHECK FAILED{label}"
     if found["status"] == LEFT_OUT or not found["check"]:
         return "skipped", "s", f"OPCHECK SKIPPED{label}"
-    # The others are in the summary, and are listed with -v.
+    # The others are in the summary, and listed with -v.
     word = "OPCHECK PASSED" if report.passed else "OPCHECK DOES NOT APPLY"
     return "", "", f"{word}{label}" if config.get_verbosity() > 0 else ""

@@ -1,7 +1,7 @@
-"""The entry point for pytest: loads the plugin without its package.
+"""The entry point for pytest, which loads the plugin without its package.
 
-Importing `customop.pytest.plugin` would import NumPy in every run of pytest. So the wheel
-has this file outside of the package, and it loads the plugin by its path.
+Importing `customop.pytest.plugin` would import NumPy in every run of pytest. So the
+wheel installs this file outside the package, and it loads the plugin by its path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _load() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look it up
+    sys.modules[spec.name] = module  # dataclasses look the module up here
     spec.loader.exec_module(module)
     return module
 

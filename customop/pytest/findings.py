@@ -1,4 +1,4 @@
-"""Operator calls as they are recorded, the checks that run on them, and the summary."""
+"""Record operator calls, run checks on them, and summarize the results."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from customop.testing.inputs.sample_values import fresh
 from customop.testing.opcheck import opcheck, status_of
 from customop.testing.processes.child import child_traceback
 
-# ---- record operator calls with their arguments as they were before the call ----
+# ---- record operator calls, with a copy of their arguments ----
 
 
 @dataclass(slots=True, eq=False)
 class RecordedCall:
-    """A call that returned, and the number of similar ones.
+    """A call that returned, and the number of similar calls.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class RecordedCall:
     sample : Sample
         A copy of the arguments.
     invoke : callable
-        The `op.invoke` of this definition; it does not keep the kernel alive.
+        The `op.invoke` at the time of the call; it does not keep the kernel alive.
     rules : frozenset
         The kinds of kernels and rules that the operator had.
     count : int
-        The number of calls with the same `signature`.
+        The number of calls with the same signature.
     """
 
     op: RuleTable
@@ -66,7 +66,7 @@ class RecordedCall:
 
     @property
     def gone(self) -> str:
-        """Why the operator is not the one that was called, or an empty text."""
+        """Why the operator is not the one that was called, or ""."""
         if self.op.closed:
             return "taken back before the test ended"
         if self.op.invoke is not self.invoke:
@@ -91,7 +91,7 @@ class Recorder(Observer):
     Attributes
     ----------
     calls : dict
-        One of each set of similar calls that returned.
+        One call from each set of similar calls that returned.
     raised : int
         The number of calls whose kernel raised.
     without_values : int
@@ -115,7 +115,7 @@ class Recorder(Observer):
         fn: Callable[..., Any],
         args: Sequence[Any],
     ) -> _Entered | None:
-        """Copy the arguments of a kernel."""
+        """Copy the arguments when a kernel begins."""
         if by != "kernel":
             return None
         body = op.rows.get(COMPOSITE)
@@ -126,7 +126,7 @@ class Recorder(Observer):
         return entered
 
     def leave(self, entered: _Entered | None, out: Any) -> None:
-        """Record the call."""
+        """Record the call when the kernel returns."""
         if entered is None:
             return
         self._depth.value -= entered.depth
@@ -137,7 +137,7 @@ class Recorder(Observer):
     def fail(
         self, entered: _Entered | None, error: BaseException, *, again: bool
     ) -> None:
-        """Count the error."""
+        """Count the call as raised."""
         if entered is None:
             return
         self._depth.value -= entered.depth
@@ -164,7 +164,7 @@ class Recorder(Observer):
 
 
 class _Depth(threading.local):
-    """The number of kernels that run in this thread, composite bodies not counted."""
+    """The number of kernels that run in this thread, not counting composite bodies."""
 
     value = 0
 
@@ -180,7 +180,7 @@ class _Entered:
 
 
 def _signatures(values: Sequence[Any]) -> list[Hashable]:
-    """The key of similar calls: without elements of arrays and values of floats."""
+    """Return keys for similar calls: array elements and exact floats do not count."""
     seen: dict[int, int] = {}
     return [_signature(value, seen) for value in values]
 
@@ -190,8 +190,8 @@ def _signature(value: Any, seen: dict[int, int]) -> Hashable:
     if items is not None:
         return (type(value), *(_signature(item, seen) for item in items))
     if is_array(value):
-        # Calls also differ by which arguments are the same array. They do not differ by
-        # whether it is read-only: in the proof of a composite body all arrays are.
+        # It matters which arguments are the same array. It does not matter whether it
+        # is read-only, because in the proof of a composite body all arrays are.
         place = seen.setdefault(id(value), len(seen))
         strides = getattr(value, "strides", None)
         shape = tuple(value.shape)
@@ -204,9 +204,9 @@ def _signature(value: Any, seen: dict[int, int]) -> Hashable:
     return (type(value), value if isinstance(value, _COMPARED) else None)
 
 
-# Integers up to here may be axes or lengths, and are compared by value.
+# Integers up to this may be axes or lengths, so they are compared by value.
 _SMALL = 16
-# Classes compared by value; of others, such as Generator, only the class counts.
+# Classes compared by value. For others, such as Generator, only the class counts.
 _COMPARED = (int, str, bytes, Enum, np.dtype, type)
 
 
@@ -219,17 +219,17 @@ def _sign(value: complex) -> Hashable:
 
 
 class CheckFinding(NamedTuple):
-    """The result of one check of one operator, over all its calls in a test.
+    """The result of a check of an operator, over all its calls in a test.
 
     Attributes
     ----------
     op : str
         Qualified name of the operator.
     check : str
-        Name of the check; empty if none could run.
+        Name of the check; empty if no check could run.
     outcome : Outcome
     text : str
-        The message of a failure, or of calls that cannot be checked.
+        The message of a failure, or why calls cannot be checked.
     """
 
     op: str
@@ -241,7 +241,7 @@ class CheckFinding(NamedTuple):
 def findings_of(
     calls: Sequence[RecordedCall], checks: Sequence[str], bounds: Mapping[str, Any]
 ) -> list[CheckFinding]:
-    """Check calls.
+    """Run checks on recorded calls.
 
     Parameters
     ----------
@@ -249,12 +249,12 @@ def findings_of(
     checks : sequence of str
         Names of the checks to run.
     bounds : mapping
-        `rtol` and `atol`, or empty.
+        `rtol` and `atol`, or an empty mapping.
 
     Returns
     -------
     list of CheckFinding
-        One for each operator and check.
+        One finding for each operator and check.
     """
     by_op: dict[str, list[RecordedCall]] = {}
     for call in calls:
@@ -307,10 +307,10 @@ def _has_failed(finding: CheckFinding | None) -> bool:
     return finding is not None and finding.outcome.status == "failed"
 
 
-# The outcome of a check that is waived and passes.
+# The outcome of a check that passes although it is waived.
 NEEDLESS: Final = Outcome("passed", "the waiver is not needed")
 
-# Over several calls, the heaviest status counts.
+# Over several calls, the last of these statuses that occurs counts.
 _WEIGHTS = ("skipped", "passed", "waived", "failed")
 
 
@@ -340,7 +340,7 @@ def _finding(op: str, check: str, result: str | Exception, which: str) -> CheckF
 
 
 def _text_of(error: BaseException) -> str:
-    """The message, and the traceback of its cause in the user's code."""
+    """Return the message of an error, and the traceback of its cause in user code."""
     cause = error.__cause__
     if cause is None or isinstance(cause, CustomOpError):
         return str(error)
@@ -358,7 +358,7 @@ def _text_of(error: BaseException) -> str:
 class Ledger:
     """Sums up the reports and updates the file of known failures.
 
-    Under pytest-xdist it runs in the process that gets the reports of all workers.
+    Under pytest-xdist it runs in the process that receives the workers' reports.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ class Ledger:
         self._option = option
         self._ran = Ran(option.request.wants, option.request.checks)
         self._calls: Counter[str] = Counter()
-        # Also those that only a marker checked.
+        # This includes operators that only a marker checked.
         self._called: set[str] = set()
         self._raised = 0
         self._without_values = 0
@@ -381,7 +381,7 @@ class Ledger:
     # ---- reports ----
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Read the report of a test, or of one of its checks."""
+        """Read the report of a test or of one of its checks."""
         found = getattr(report, "opcheck", None)
         if found is not None and found["check"]:
             key = CheckKey(found["op"], report.nodeid, found["check"])
@@ -399,19 +399,19 @@ class Ledger:
         self._without_values += seen["without_values"]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Keep the names of the tests."""
+        """Remember the names of the collected tests."""
         self._collected.update(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(
         self, node: Any, ids: Sequence[str]
     ) -> None:
-        """Keep the names of the tests that a worker found."""
+        """Remember the names of the tests that a worker collected."""
         self._collected.update(ids)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Keep the names of the operators of a worker."""
+        """Remember the names of the operators that a worker has."""
         output = getattr(node, "workeroutput", {})
         self._operators.update(output.get("customop_operators", ()))
 
@@ -419,7 +419,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Update the file; fail if no test called an operator that was asked for."""
+        """Update the file; fail if no test called an operator that was requested."""
         complete = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if exitstatus not in complete or session.config.getoption("collectonly"):
             return
@@ -436,7 +436,7 @@ class Ledger:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
-        """Print the summary, and which entries of the file are out of date."""
+        """Print the summary and warn about entries of the file that are out of date."""
         terminalreporter.section("opcheck", "-")
         for line in self._lines():
             terminalreporter.line(line)
@@ -468,7 +468,7 @@ class Ledger:
     def _remarks(self) -> Iterator[str]:
         known = self._option.known
         name = known.path.name
-        # --opcheck-accept removes these.
+        # --opcheck-accept removes these entries.
         if not self._option.accepts:
             for key in known.unused(self._ran):
                 yield f"{name}: {key}: the test does not call the operator"
@@ -485,14 +485,14 @@ class Ledger:
                 yield f"{name}: there is no operator {op}{near}"
 
     def _needless_waivers(self) -> list[tuple[str, str]]:
-        """Operators and checks that are waived and pass in all tests."""
+        """Return pairs of operator and check whose waiver no test needs."""
         outcomes = self._ran.outcomes.items()
         passed = dict.fromkeys((k.op, k.check) for k, o in outcomes if o == NEEDLESS)
         waived = {(key.op, key.check) for key in self._ran.having("waived")}
         return [pair for pair in passed if pair not in waived]
 
     def _missing_tests(self) -> set[str]:
-        """Tests in the file that no longer exist; empty if not all tests were asked for."""
+        """Return tests in the file that do not exist; none if only some tests ran."""
         config = self._option.config
         narrowed = any(config.getoption(name, None) for name in _NARROWING)
         if narrowed or any("::" in arg for arg in config.args):
@@ -507,7 +507,7 @@ class Ledger:
         }
 
     def _similar(self, test: str) -> set[str]:
-        """Tests of the same file, and tests with the same name in other files."""
+        """Return tests of the same file, and tests of the same name in other files."""
         path, _, name = test.partition("::")
         return {
             other
@@ -534,12 +534,12 @@ class Ledger:
         return did_you_mean(name, sorted(names))
 
 
-# Options that leave tests out.
+# Options that deselect tests.
 _NARROWING = ("keyword", "markexpr", "lf", "deselect", "stepwise")
 
 
 def unchecked(raised: int, without_values: int) -> str:
-    """The calls that are not checked, and why; or an empty text."""
+    """Describe the calls that were not checked, or return ""."""
     parts = [f"{raised} raised"] if raised else []
     if without_values:
         parts.append(f"{without_values} had fake arrays")

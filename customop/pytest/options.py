@@ -1,4 +1,4 @@
-"""Markers, options and the file of known failures."""
+"""Read markers, options and the file of known failures."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from customop.testing.close import check_bounds
 from customop.testing.opcheck import checks_in, checks_named
 
 # ---- the file of known failures ----
-# Which checks of which operators fail in which tests.
+# It says which checks of which operators fail in which tests.
 
 
-# The name of all tests in the file.
+# In the file, this name means every test.
 ANY_TEST = "*"
 # The status of a check that the file says to skip.
 LEFT_OUT = "left out"
@@ -51,12 +51,12 @@ class CheckKey(NamedTuple):
 
     @property
     def in_any_test(self) -> CheckKey:
-        """The same check of the same operator in any test."""
+        """The same check of the same operator, in any test."""
         return self._replace(test=ANY_TEST)
 
 
 class KnownFailure(NamedTuple):
-    """One entry of the file; `text` is written back as it was read."""
+    """An entry of the file; `text` is written back as it was read."""
 
     key: CheckKey
     text: Any
@@ -68,12 +68,12 @@ class KnownFailure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it fails, or an empty text."""
+        """Why the check fails, or ""."""
         return "" if isinstance(self.text, str) else str(self.text.get("reason", ""))
 
     @property
     def is_strict(self) -> bool:
-        """Whether it is an error that the check passes."""
+        """Whether it is an error if the check passes."""
         return self.key.test != ANY_TEST and self.status == "xfail"
 
 
@@ -91,13 +91,13 @@ class Ran:
     Attributes
     ----------
     asked : callable
-        ``asked(qualname)`` says whether an operator was to be checked.
+        ``asked(qualname)`` returns whether an operator was to be checked.
     checks : collection of str
         Names of the checks that were to run.
     outcomes : dict
         Check of an operator in a test -> its outcome.
     tests : set of str
-        Tests that passed, whatever they called.
+        Tests that passed, no matter which operators they called.
     """
 
     asked: Callable[[str], bool]
@@ -106,12 +106,12 @@ class Ran:
     tests: set[str] = field(default_factory=set)
 
     def concerns(self, key: CheckKey) -> bool:
-        """Whether the run would have met a check."""
+        """Return whether the run should have met this check."""
         is_tested = key.test in self.tests or key.test == ANY_TEST
         return is_tested and key.check in self.checks and self.asked(key.op)
 
     def having(self, status: str) -> list[CheckKey]:
-        """The checks with a status."""
+        """Return the checks that had this status."""
         return [key for key, o in self.outcomes.items() if o.status == status]
 
 
@@ -124,7 +124,7 @@ class Changes(NamedTuple):
 
 
 class KnownFailures:
-    """The entries of a file.
+    """The entries of the file of known failures.
 
     Parameters
     ----------
@@ -136,13 +136,13 @@ class KnownFailures:
     Raises
     ------
     ArgumentError
-        If the file is not JSON, or has an unknown check or status.
+        If the file is not JSON, or contains an unknown check or status.
     """
 
     def __init__(self, path: Path, checks: Iterable[str]) -> None:
         self.path = path
         self._checks = tuple(checks)
-        # Fields other than the entries are written back.
+        # Other fields of the file are written back unchanged.
         self._text: dict[str, Any] = {"about": _ABOUT, "operators": {}}
         if path.exists():
             self._text = self._read()
@@ -151,22 +151,22 @@ class KnownFailures:
         }
 
     def find(self, key: CheckKey) -> KnownFailure | None:
-        """The entry for a check of an operator in a test, or None."""
+        """Return the entry for a check of an operator in a test, or None."""
         return self.entries.get(key) or self.entries.get(key.in_any_test)
 
     def unused(self, ran: Ran) -> list[CheckKey]:
-        """Entries that a run should have met, and did not."""
+        """Return entries that a run should have met but did not."""
         met = {key for found in ran.outcomes for key in (found, found.in_any_test)}
         return [key for key in self.entries if ran.concerns(key) and key not in met]
 
     def needless(self, ran: Ran) -> list[CheckKey]:
-        """Entries for any test whose check passes in some tests and fails in none."""
+        """Return any-test entries whose check passes in some test and fails in none."""
         failed = {key.in_any_test for key in ran.having("failed")}
         passed = {key.in_any_test for key in ran.having("passed")}
         return [key for key in self.entries if key in passed - failed]
 
     def accept(self, ran: Ran) -> Changes:
-        """Update the file, so that a run like this one passes."""
+        """Update the file so that a run like this one passes."""
         added = {
             key: KnownFailure(key, _new_text(ran.outcomes[key].reason))
             for key in ran.having("failed")
@@ -189,7 +189,7 @@ class KnownFailures:
     def _read(self) -> dict[str, Any]:
         try:
             text = json.loads(self.path.read_text(encoding="utf-8"))
-        except ValueError as error:  # of JSON, or of UTF-8
+        except ValueError as error:  # from JSON or from UTF-8
             raise self._error(f"is not JSON: {error}") from None
         if not isinstance(text, dict) or not isinstance(text.get("operators"), dict):
             raise self._error("has no object 'operators'")
@@ -240,14 +240,14 @@ def _new_text(reason: str) -> dict[str, str]:
     return {"status": "xfail", **({"reason": reason} if reason else {})}
 
 
-# ---- read the markers, the options and the kinds of `all_devices` ----
+# ---- markers, options, and the kinds for `all_devices` ----
 
 
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 
 
 def is_named(qualname: str, pattern: str) -> bool:
-    """Whether a pattern matches the name of an operator.
+    """Return whether a pattern matches the name of an operator.
 
     Parameters
     ----------
@@ -277,13 +277,13 @@ def is_named(qualname: str, pattern: str) -> bool:
     return not colons or fnmatchcase(short, name) or fnmatchcase(overload, name)
 
 
-# The operators of this package have tests of their own.
+# The operators of this package have their own tests.
 _BUILT_IN = ("np", "customop")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The operators to check in a test, and how.
+    """Which operators to check in a test, and how.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ class Request:
     bounds : dict
         `rtol` and `atol`, or empty.
     is_own : bool
-        Whether the marker is on the test itself, not on its class or module.
+        Whether the marker is on the test itself and not on its class or module.
     """
 
     patterns: tuple[str, ...]
@@ -303,13 +303,13 @@ class Request:
     is_own: bool = False
 
     def wants(self, qualname: str) -> bool:
-        """Whether an operator is to be checked."""
+        """Return whether an operator is to be checked."""
         return any(is_named(qualname, pattern) for pattern in self.patterns)
 
 
 @contextmanager
 def _usage(where: str) -> Iterator[None]:
-    """Show a CustomOpError as an error of usage, without a traceback."""
+    """Turn a CustomOpError inside the block into a usage error without a traceback."""
     try:
         yield
     except CustomOpError as error:
@@ -320,7 +320,7 @@ def _usage(where: str) -> Iterator[None]:
 
 
 def request_of(item: pytest.Item) -> Request | None:
-    """The request of the closest marker of a test, or None.
+    """Return the request of the closest marker of a test, or None.
 
     Raises
     ------
@@ -369,7 +369,7 @@ def _misused(item: pytest.Item, reason: str) -> pytest.UsageError:
 
 
 class Option(NamedTuple):
-    """The request of the options ``--opcheck...``."""
+    """What the options ``--opcheck...`` request."""
 
     config: pytest.Config
     request: Request
@@ -382,12 +382,12 @@ class Option(NamedTuple):
 
 
 def option_of(config: pytest.Config) -> Option:
-    """Read the options.
+    """Read the options from pytest's configuration.
 
     Raises
     ------
     pytest.UsageError
-        If they do not fit together, or the file of known failures cannot be read.
+        If the options contradict each other, or the file cannot be read.
     """
     patterns = tuple(config.getoption("opcheck") or ())
     if not patterns:
@@ -421,7 +421,7 @@ def _path_of(config: pytest.Config) -> Path:
 
 
 def kinds_of_array(config: pytest.Config) -> list[Any]:
-    """Parameters of the fixture `all_devices`.
+    """Return the parameters of the fixture `all_devices`.
 
     Raises
     ------

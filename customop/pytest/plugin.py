@@ -6,7 +6,7 @@
   operator and check. ``--opcheck-accept`` writes a file of known failures.
 - The fixture `all_devices` runs a test once for each kind of array.
 
-As an entry point (see `entry`) and with ``-p`` this file becomes two modules.
+Loaded as an entry point (see `entry`) and with ``-p``, this file becomes two modules.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-# The name of the plugin in both modules: it is registered once.
+# Both modules use this name, so that the plugin is registered only once.
 _NAME = "customop-opcheck"
 
 
 def pytest_addoption(
     parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
 ) -> None:
-    """Add the options, unless the other module did."""
+    """Add the options, unless the other module has added them."""
     if pluginmanager.has_plugin(_NAME):
         return
     pluginmanager.register(Plugin(), _NAME)
@@ -72,9 +72,9 @@ _MARKER = (
 
 
 class _OpcheckMark(pytest.MarkDecorator):
-    """A marker that takes a single operator as an argument.
+    """A marker that accepts a single operator as its argument.
 
-    pytest would mark the operator, as it does with every single callable.
+    pytest would otherwise mark the operator, as it does with any single callable.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -85,15 +85,15 @@ class _OpcheckMark(pytest.MarkDecorator):
 
 
 class Plugin:
-    """The hooks that every run needs; they import the rest on demand."""
+    """The hooks that every run needs. They import everything else on demand."""
 
     def __init__(self) -> None:
         self._before: object = None
 
-    # After pytest's own hook, which reads the markers of this run.
+    # Run after pytest's own hook, which reads the markers of this run.
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Declare the marker, and start the checks if an option asks for them."""
+        """Declare the marker, and start the checks if an option requests them."""
         config.addinivalue_line("markers", _MARKER)
         self._before = vars(pytest.mark).pop("opcheck", None)
         marker = pytest.mark.opcheck
@@ -103,7 +103,7 @@ class Plugin:
             _module().configure(config)
 
     def pytest_unconfigure(self) -> None:
-        """Restore the markers of an outer run."""
+        """Restore the markers of an outer pytest run."""
         vars(pytest.mark).pop("opcheck", None)
         if self._before is not None:
             vars(pytest.mark)["opcheck"] = self._before
@@ -112,7 +112,7 @@ class Plugin:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: Sequence[pytest.Item]
     ) -> None:
-        """Start the checks if a test is marked."""
+        """Start the checks if any test is marked."""
         if any(item.get_closest_marker("opcheck") for item in items):
             _module().add_marked(config, items)
 
@@ -129,7 +129,7 @@ class Plugin:
 
 
 def _is_ours(metafunc: pytest.Metafunc) -> bool:
-    """Whether `all_devices` is the fixture of this plugin."""
+    """Return whether `all_devices` is this plugin's fixture."""
     (*_, fixture) = metafunc._arg2fixturedefs["all_devices"]
     return bool(fixture.func.__module__ == __name__)
 
@@ -157,7 +157,7 @@ class ArraysOfKind:
         ----------
         values : array, number, or nested sequences of numbers
         dtype : dtype, optional
-            That of the values by default.
+            By default the dtype of the values.
 
         Returns
         -------

@@ -49,172 +49,6 @@ from customop.schema.types import (
     holds_arrays,
 )
 
-# ---- parameters of a function compared with the arguments that it gets ----
-
-
-def check_callable(qualname: str, what: str, fn: Any, *, kind: str = "") -> None:
-    """Raise unless `fn` can be called."""
-    if not callable(fn):
-        raise RegistrationError(
-            f"{qualname}: the {what} must be a function, got {shown(fn)}",
-            do="pass a function, or use the method as a decorator",
-            op=qualname,
-            kind=kind or what,
-        )
-
-
-_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def check_returns_at_once(qualname: str, what: str, fn: Any) -> None:
-    """Raise for a function whose call computes nothing yet: `async def`, or a generator."""
-    inner = fn.func if isinstance(fn, partial) else getattr(fn, "__func__", fn)
-    if type(inner) is FunctionType and inner.__code__.co_flags & _LATER:
-        is_generator = bool(inner.__code__.co_flags & inspect.CO_GENERATOR)
-        where = f"at {place(fn)}"
-        raise computes_later(qualname, what, where, is_generator=is_generator)
-
-
-def computes_later(
-    qualname: str, what: str, *where: str, is_generator: bool
-) -> RegistrationError:
-    """The error for `async def`, or for a generator."""
-    return RegistrationError(
-        f"{qualname}: the {what} is {'a generator' if is_generator else 'async'}: its"
-        " call computes nothing yet",
-        *where,
-        do="return the result: return [...] in place of yield"
-        if is_generator
-        else "write def, and asyncio.run(...) inside where you need it",
-        op=qualname,
-    )
-
-
-def check_parameters(
-    what: str,
-    fn: Callable[..., Any],
-    positional: Sequence[str],
-    keywords: Sequence[str],
-    *,
-    free: int = 0,
-    do: Callable[[], str] = str,
-) -> None:
-    """Raise unless `fn` takes these parameters.
-
-    The first `free` parameters may have any names, and so may those that are
-    positional-only or begin with an underscore. `do` is called only for an error.
-    """
-    if has_exactly(fn, positional, keywords, free):
-        return
-    given = parameters_of(fn)
-    if given is None:
-        return
-    problem = mismatch(given, positional, keywords, free)
-    if problem:
-        raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do())
-
-
-_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-
-
-def has_exactly(
-    fn: object, positional: Sequence[str], keywords: Sequence[str], free: int = 0
-) -> bool:
-    """Whether a plain function has these parameters, by its code. Defaults may differ.
-
-    It takes 0.5 us; `inspect.signature` takes 15 us.
-    """
-    # `__wrapped__` and the like, in `__dict__`, can change the signature.
-    if type(fn) is not FunctionType or fn.__dict__:
-        return False
-    if fn.__code__.co_flags & _VARIADIC:
-        return False
-    count, names = fn.__code__.co_argcount, fn.__code__.co_varnames
-    end = count + fn.__code__.co_kwonlyargcount
-    return (
-        count == len(positional)
-        and list(names[free:count]) == list(positional[free:])
-        and sorted(names[count:end]) == sorted(keywords)
-    )
-
-
-def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Parameters of a function, or None if their names are unknown.
-
-    Those of builtins and ufuncs are: their first call shows whether they fit.
-    """
-    if isinstance(fn, np.ufunc):
-        return None
-    try:
-        return list(inspect.signature(fn).parameters.values())
-    except Exception:  # noqa: BLE001  # it compares objects of users
-        return None
-
-
-def mismatch(
-    parameters: list[inspect.Parameter],
-    positional: Sequence[str],
-    keywords: Sequence[str],
-    free: int = 0,
-) -> str:
-    """How the parameters of a function differ from its arguments, or nothing."""
-    return _positional_mismatch(
-        parameters, positional, keywords, free
-    ) or _keyword_mismatch(parameters, positional, keywords)
-
-
-def _positional_mismatch(
-    parameters: list[inspect.Parameter],
-    positional: Sequence[str],
-    keywords: Sequence[str],
-    free: int,
-) -> str:
-    by_place = (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    )
-    own = [p for p in parameters if p.kind in by_place]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    rest = [p.name for p in own[len(positional) :] if p.default is p.empty]
-    too_many = any(name not in keywords for name in rest)
-    if too_many or (len(own) < len(positional) and not takes_any):
-        has = ", ".join(p.name for p in own)
-        return (
-            f"takes ({has}) by position, but is called with ({', '.join(positional)})"
-        )
-    for index, (mine, name) in enumerate(zip(own, positional, strict=False)):
-        if index >= free and mine.name != name and not _may_differ(mine):
-            where = f"'{name}' (position {index})"
-            return f"has the parameter '{mine.name}' where the schema has {where}"
-    return ""
-
-
-def _keyword_mismatch(
-    parameters: list[inspect.Parameter],
-    positional: Sequence[str],
-    keywords: Sequence[str],
-) -> str:
-    by_name = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    extra = [name for name in needed if name not in keywords]
-    required = [p.name for p in parameters if p.name in extra and p.default is p.empty]
-    if required:
-        near = did_you_mean(required[0], [*keywords, *positional])
-        return (
-            f"needs the keyword-only parameter '{required[0]}', not in the schema{near}"
-        )
-    missing = [name for name in keywords if name not in by_name]
-    if missing and not takes_any:
-        other = f", has {quoted(extra)}" if extra else ""
-        return f"lacks the keyword-only parameter '{missing[0]}' of the schema{other}"
-    return ""
-
-
-def _may_differ(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is parameter.POSITIONAL_ONLY or parameter.name.startswith("_")
-
-
 # ---- checks that a function agrees with the schema of its operator ----
 
 
@@ -275,7 +109,7 @@ def _check_parameters(
 
 
 def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
-    """How the defaults of a function differ from those of a schema, or nothing.
+    """Describe how defaults of a function differ from those of a schema, or nothing.
 
     A default that only the schema has is always passed to the function.
     """
@@ -323,7 +157,7 @@ def contradiction(
     *,
     with_shapes: bool = True,
 ) -> Contradiction | None:
-    """The first type of a schema that the annotations of a function exclude, if any.
+    """Return the first type of a schema that the annotations of a function exclude.
 
     The function gets its arguments as the schema says. So an annotation may be wider
     than the schema at a parameter, and narrower at a result. One that has no schema
@@ -358,7 +192,7 @@ def contradiction(
 def _pairs(
     parameters: Sequence[PlainParameter | inspect.Parameter], schema: Schema
 ) -> list[tuple[PlainParameter | inspect.Parameter, Parameter]]:
-    """Parameters of a function, each with that of the schema that it gets."""
+    """Pair the parameters of a function with those of the schema that they get."""
     places = (
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -371,7 +205,7 @@ def _pairs(
 
 
 def type_of(hints: dict[str, Any], name: str) -> SchemaType | None:
-    """The type that an annotation means; None where it says nothing."""
+    """Return the type that an annotation means; None where it says nothing."""
     if hints.get(name) is None:
         return None
     try:
@@ -403,7 +237,7 @@ def _contradicted_result(
 def result_types(
     hints: dict[str, Any], schema: Schema
 ) -> tuple[SchemaType, SchemaType | None]:
-    """The type of a schema's results, and the one that an annotation means."""
+    """Return the type of a schema's results, and the one that an annotation means."""
     is_none = hints.get("return", ...) in (None, type(None))
     annotated = _NOTHING if is_none else type_of(hints, "return")
     types = tuple(r.type for r in schema.returns)
@@ -426,7 +260,7 @@ class _Relation(Frozen):
     shapes: bool
 
 
-# As type checkers have it.
+# The rules of type checkers.
 _TAKEN: dict[str, tuple[str, ...]] = {
     "int": ("bool",),
     "float": ("bool", "int"),
@@ -435,7 +269,7 @@ _TAKEN: dict[str, tuple[str, ...]] = {
     "str": ("device",),
     "device": ("str",),
 }
-# As the contract of results has it.
+# The rules of the contract of results.
 _GIVEN: dict[str, tuple[str, ...]] = {
     "Scalar": ("bool", "int", "float", "complex"),
     "str": ("device",),
@@ -446,7 +280,7 @@ _GIVEN: dict[str, tuple[str, ...]] = {
 def takes(
     annotated: SchemaType, declared: SchemaType, *, with_shapes: bool = True
 ) -> bool:
-    """Whether a parameter takes all values of the type in the schema.
+    """Return whether a parameter takes all values of the type in the schema.
 
     A number may come in place of an array, since NumPy computes with it as with one.
     """
@@ -456,14 +290,14 @@ def takes(
 def gives(
     declared: SchemaType, annotated: SchemaType, *, with_shapes: bool = True
 ) -> bool:
-    """Whether results of the type in an annotation can be those of the schema."""
+    """Return whether results of an annotation's type can be those of the schema."""
     if _NOTHING in (declared, annotated):
         return declared == annotated
     return _fits(declared, annotated, _Relation(_GIVEN, with_shapes))
 
 
 def _fits(wide: SchemaType, narrow: SchemaType, by: _Relation) -> bool:
-    """Whether values of the narrow type are values of the wide one, if that is known."""
+    """Return whether all values of the narrow type are known to be of the wide one."""
     fits = _FITS.get(type(wide))
     return wide == narrow if fits is None else fits(wide, narrow, by)
 
@@ -527,7 +361,7 @@ _FITS: dict[type, Callable[[Any, SchemaType, _Relation], bool]] = {
 
 
 def _items(declared: SchemaType) -> tuple[SchemaType, ...] | None:
-    """The types of the items of a tuple, which may be a NamedTuple."""
+    """Return the types of the items of a tuple, which may be a NamedTuple."""
     if isinstance(declared, TupleOf):
         return declared.items
     if isinstance(declared, ClassOf) and issubclass(declared.cls, tuple):
@@ -553,7 +387,7 @@ def check_overloads(
 
 
 def overloads_of(fn: Any) -> Sequence[Callable[..., Any]]:
-    """The overloads above a function in its file.
+    """Return the overloads above a function in its file.
 
     Python keeps those that another cell of a notebook or a reloaded module had.
     """
@@ -572,7 +406,7 @@ def overloads_of(fn: Any) -> Sequence[Callable[..., Any]]:
 
 
 def _is_written(overload: Callable[..., Any]) -> bool:
-    """Whether the file may still have an overload; a reloaded module may not."""
+    """Return whether the file still has an overload, which a reload may drop."""
     code = innermost(overload).__code__
     checkcache(code.co_filename)
     line = getline(code.co_filename, code.co_firstlineno)
@@ -586,7 +420,7 @@ _STARS: dict[Any, str] = {
 
 
 class _Misfit(Frozen):
-    """How an overload differs from a schema, and the parameter there."""
+    """A difference between an overload and a schema, and its parameter."""
 
     reason: str
     parameter: str = ""
@@ -636,7 +470,7 @@ def _misfits(
 
 
 def _misplaced(mine: inspect.Parameter, p: Parameter | None) -> str:
-    """How the place or the name of a parameter differs, or nothing."""
+    """Describe how the place or the name of a parameter differs, or nothing."""
     if p is None:
         return f"takes '{mine.name}', the operator has no such parameter"
     if mine.kind is mine.KEYWORD_ONLY:
@@ -669,3 +503,169 @@ def _wrong_result(hints: dict[str, Any], schema: Schema) -> Iterator[_Misfit]:
     is_narrower = gives(declared, annotated, with_shapes=False)
     if not is_narrower and not gives(annotated, declared, with_shapes=False):
         yield _Misfit(f"returns {annotated}, the operator {declared}")
+
+
+# ---- parameters of a function compared with the arguments that it gets ----
+
+
+def check_callable(qualname: str, what: str, fn: Any, *, kind: str = "") -> None:
+    """Raise unless `fn` can be called."""
+    if not callable(fn):
+        raise RegistrationError(
+            f"{qualname}: the {what} must be a function, got {shown(fn)}",
+            do="pass a function, or use the method as a decorator",
+            op=qualname,
+            kind=kind or what,
+        )
+
+
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def check_returns_at_once(qualname: str, what: str, fn: Any) -> None:
+    """Raise for a function whose call computes nothing yet: `async def`, or a generator."""
+    inner = fn.func if isinstance(fn, partial) else getattr(fn, "__func__", fn)
+    if type(inner) is FunctionType and inner.__code__.co_flags & _LATER:
+        is_generator = bool(inner.__code__.co_flags & inspect.CO_GENERATOR)
+        where = f"at {place(fn)}"
+        raise computes_later(qualname, what, where, is_generator=is_generator)
+
+
+def computes_later(
+    qualname: str, what: str, *where: str, is_generator: bool
+) -> RegistrationError:
+    """Make the error for `async def`, or for a generator."""
+    return RegistrationError(
+        f"{qualname}: the {what} is {'a generator' if is_generator else 'async'}: its"
+        " call computes nothing yet",
+        *where,
+        do="return the result: return [...] in place of yield"
+        if is_generator
+        else "write def, and asyncio.run(...) inside where you need it",
+        op=qualname,
+    )
+
+
+def check_parameters(
+    what: str,
+    fn: Callable[..., Any],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+    *,
+    free: int = 0,
+    do: Callable[[], str] = str,
+) -> None:
+    """Raise unless `fn` takes these parameters.
+
+    The first `free` parameters may have any names, and so may those that are
+    positional-only or begin with an underscore. `do` is called only for an error.
+    """
+    if has_exactly(fn, positional, keywords, free):
+        return
+    given = parameters_of(fn)
+    if given is None:
+        return
+    problem = mismatch(given, positional, keywords, free)
+    if problem:
+        raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do())
+
+
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def has_exactly(
+    fn: object, positional: Sequence[str], keywords: Sequence[str], free: int = 0
+) -> bool:
+    """Return whether a plain function has these parameters, whatever their defaults.
+
+    It takes 0.5 us; `inspect.signature` takes 15 us.
+    """
+    # `__wrapped__` and the like, in `__dict__`, can change the signature.
+    if type(fn) is not FunctionType or fn.__dict__:
+        return False
+    if fn.__code__.co_flags & _VARIADIC:
+        return False
+    count, names = fn.__code__.co_argcount, fn.__code__.co_varnames
+    end = count + fn.__code__.co_kwonlyargcount
+    return (
+        count == len(positional)
+        and list(names[free:count]) == list(positional[free:])
+        and sorted(names[count:end]) == sorted(keywords)
+    )
+
+
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function, or None if their names are unknown.
+
+    Those of builtins and ufuncs are: their first call shows whether they fit.
+    """
+    if isinstance(fn, np.ufunc):
+        return None
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except Exception:  # noqa: BLE001  # it compares objects of users
+        return None
+
+
+def mismatch(
+    parameters: list[inspect.Parameter],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+    free: int = 0,
+) -> str:
+    """Describe how parameters of a function differ from its arguments, or nothing."""
+    return _positional_mismatch(
+        parameters, positional, keywords, free
+    ) or _keyword_mismatch(parameters, positional, keywords)
+
+
+def _positional_mismatch(
+    parameters: list[inspect.Parameter],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+    free: int,
+) -> str:
+    by_place = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+    own = [p for p in parameters if p.kind in by_place]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    rest = [p.name for p in own[len(positional) :] if p.default is p.empty]
+    too_many = any(name not in keywords for name in rest)
+    if too_many or (len(own) < len(positional) and not takes_any):
+        has = ", ".join(p.name for p in own)
+        return (
+            f"takes ({has}) by position, but is called with ({', '.join(positional)})"
+        )
+    for index, (mine, name) in enumerate(zip(own, positional, strict=False)):
+        if index >= free and mine.name != name and not _may_differ(mine):
+            where = f"'{name}' (position {index})"
+            return f"has the parameter '{mine.name}' where the schema has {where}"
+    return ""
+
+
+def _keyword_mismatch(
+    parameters: list[inspect.Parameter],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+) -> str:
+    by_name = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    extra = [name for name in needed if name not in keywords]
+    required = [p.name for p in parameters if p.name in extra and p.default is p.empty]
+    if required:
+        near = did_you_mean(required[0], [*keywords, *positional])
+        return (
+            f"needs the keyword-only parameter '{required[0]}', not in the schema{near}"
+        )
+    missing = [name for name in keywords if name not in by_name]
+    if missing and not takes_any:
+        other = f", has {quoted(extra)}" if extra else ""
+        return f"lacks the keyword-only parameter '{missing[0]}' of the schema{other}"
+    return ""
+
+
+def _may_differ(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.POSITIONAL_ONLY or parameter.name.startswith("_")

@@ -21,6 +21,14 @@ from customop.arrays.nested import nests
 from customop.errors import RegistrationError, SchemaError, shown, warn_caller
 from customop.frozen import Frozen
 from customop.later import later
+from customop.schema.config_classes import (
+    ClassFields,
+    declare,
+    fields_of,
+    is_config_class,
+    register_pytree,
+    withdraw,
+)
 from customop.schema.types import (
     ARRAY,
     DEVICE,
@@ -31,7 +39,6 @@ from customop.schema.types import (
     ArrayType,
     Base,
     Choice,
-    ClassFields,
     ClassOf,
     DictOf,
     ListOf,
@@ -39,232 +46,11 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     classes,
-    declare,
-    fields_of,
     holds_arrays,
-    is_config_class,
-    register_pytree,
-    withdraw,
 )
 from customop.shapes.notation import Shape, parse_shape
 
 dataclasses: ModuleType = later(import_module, "dataclasses")
-
-
-# ---- annotations and names without a schema type ----
-# The error, and what to write instead.
-
-
-_SUPPORTED = (
-    "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
-    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
-    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
-)
-
-_SPLIT = "pass each value as a separate parameter"
-_LIST = "write list[T], such as list[int]"
-_DICT = "write dict[str, T], such as dict[str, float]"
-_TUPLE = "write tuple[T, ...] or tuple[A, B]"
-_TYPE = "write DType, or pass a name as str"
-_NAME_TYPE = "name the type: Array, or one of the others"
-
-# Annotation -> what to use instead.
-INSTEAD: dict[Any, str] = {
-    Any: _NAME_TYPE,
-    object: _NAME_TYPE,
-    list: _LIST,
-    set: _LIST,
-    frozenset: _LIST,
-    tuple: _TUPLE,
-    dict: _DICT,
-    collections.abc.Mapping: _DICT,
-    collections.abc.Sequence: _LIST,
-    collections.abc.Iterable: "write Sequence[T]",
-    collections.abc.Iterator: "write Sequence[T]",
-    collections.abc.Callable: "make an operator for each function",
-    bytes: "write str, or Array of the dtype uint8",
-    type: _TYPE,
-    slice: "pass start, stop and step as int parameters",
-    range: "write list[int]: a range fits it",
-    numbers.Number: "write Scalar",
-    numbers.Real: "write float",
-    numbers.Integral: "write int",
-}
-
-# Name in a schema string that is not a type -> what to write.
-FOREIGN: dict[str, str] = {
-    "double": "write float",
-    "int64_t": "write int",
-    "ndarray": "write Array",
-    "string": "write str",
-    "list": "write T[], such as int[]",
-    "List": "write T[], such as int[]",
-    "tuple": "write (A, B)",
-    "Optional": "write T?, such as float?",
-    "Dict": "write Dict(str, T), such as Dict(str, Array)",
-    "dict": "write Dict(str, T), such as Dict(str, Array)",
-    "Literal": 'write str{"a", "b"}, or int{1, 2}',
-    "Any": "name the type",
-}
-
-
-def no_type(annotation: Any, instead: str = "") -> SchemaError:
-    """The error for an annotation; `instead` says what to write."""
-    return SchemaError(
-        f"annotation {show_annotation(annotation)}, which has no schema type",
-        f"supported: {_SUPPORTED}",
-        do=instead or instead_of(annotation) or f"use a supported type, or {_SPLIT}",
-    )
-
-
-def instead_of(annotation: Any) -> str:
-    """The remedy for an annotation without a schema type, or nothing."""
-    if isinstance(annotation, type):
-        return _instead_of_class(annotation)
-    try:
-        return INSTEAD.get(annotation, "")
-    except TypeError:  # an unhashable annotation
-        return ""
-
-
-def _instead_of_class(cls: type) -> str:
-    if cls in INSTEAD:
-        return INSTEAD[cls]
-    if issubclass(cls, np.generic):
-        return "write Array, which takes NumPy scalars too, or float, int or Scalar"
-    if issubclass(cls, tuple):
-        return _TUPLE
-    if dataclasses.is_dataclass(cls):
-        name = show_annotation(cls)
-        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
-    return _DICT if issubclass(cls, dict) else ""
-
-
-def show_annotation(annotation: Any) -> str:
-    """An annotation as a user would write it."""
-    if isinstance(annotation, str):
-        return annotation.strip("'\"")
-    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return annotation.__qualname__.rpartition("<locals>.")[2]
-    text = shown(annotation, 400).replace("typing.", "").replace("collections.abc.", "")
-    return re.sub(r"[\w.]*<locals>\.", "", text)
-
-
-# ---- annotations with a shape or a class of elements ----
-# ``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``. The latter
-# is recognized by its attributes, so that jaxtyping is not imported.
-
-
-_JAXTYPED: Final = ("array_type", "dim_str", "dtypes", "dtype")
-
-
-def is_jaxtyped(annotation: object) -> bool:
-    """Whether an annotation is one of jaxtyping's, by its attributes."""
-    return isinstance(annotation, type) and all(
-        hasattr(annotation, name) for name in _JAXTYPED
-    )
-
-
-def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
-    """The type of one of jaxtyping's annotations of arrays of the type `inner`.
-
-    Raises
-    ------
-    SchemaError
-        If its dtypes are not a class of elements, or its shape is not supported.
-    """
-    element = _element_of(annotation.dtypes)
-    if element is None or not isinstance(inner, ArrayType):
-        raise SchemaError(
-            f"annotation {annotation.__name__}, whose dtypes are not a class of elements",
-            do="use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
-            " or a single dtype such as Float32",
-        )
-    return ArrayType(element, _read(annotation.dim_str))
-
-
-def _element_of(dtypes: Any) -> str | None:
-    """The class of elements of jaxtyping's dtypes; None where there is none."""
-    if not isinstance(dtypes, Sequence):  # any dtype
-        return "Array"
-    return element_of_names(str(name).removesuffix("_") for name in dtypes)
-
-
-# ---- Annotated ----
-
-
-def with_notes(
-    declared: SchemaType, annotation: Any, notes: Sequence[Any]
-) -> SchemaType:
-    """The type of ``Annotated[annotation, *notes]``, whose first part has a type.
-
-    A text after an array, or after an optional array, is its shape. Other notes are
-    ignored.
-
-    Raises
-    ------
-    SchemaError
-        If the text is not a shape, or the array already has one.
-    """
-    texts = [note for note in notes if isinstance(note, str)]
-    array = declared.item if isinstance(declared, Maybe) else declared
-    if not texts or not isinstance(array, ArrayType):
-        return declared
-    if len(texts) > 1 or array.shape is not None:
-        first = array.shape.text if array.shape is not None else texts[0]
-        raise SchemaError(
-            f"an annotation with two shapes, {first!r} and {texts[-1]!r}",
-            do="keep one: a text after an array is its shape",
-        )
-    element = elements_of(annotation) if array.element == "Array" else array.element
-    shaped = array.replaced(element=element, shape=_read(texts[0]))
-    return Maybe(shaped) if isinstance(declared, Maybe) else shaped
-
-
-def _read(text: str) -> Shape:
-    try:
-        shape = parse_shape(text)
-    except SchemaError as error:
-        error.what = f"an annotation with {error.what}"
-        raise
-    axes = text.split()
-    if _is_product(axes):
-        warn_caller(
-            f"an annotation with the shape {text!r}: it has {len(axes)} axes, since 'x'"
-            f" is the name of an axis\n  do: write {' '.join(axes[::2])!r}, or give the"
-            " axis another name"
-        )
-    return shape
-
-
-def _is_product(axes: Sequence[str]) -> bool:
-    """Whether axes are written as in "m x k". Those of "y x c" are coordinates."""
-    others = axes[::2]
-    return 1 < len(others) != len(axes[1::2]) and (
-        {*axes[1::2]} == {"x"} and {"x", "y", "z"}.isdisjoint(others)
-    )
-
-
-def substituted(alias: Any, items: tuple[Any, ...]) -> Any:
-    """The value of a generic type alias with its type parameters filled in."""
-    given = dict(zip(alias.__type_params__, items, strict=True))
-    value = alias.__value__
-    order = getattr(value, "__parameters__", ())
-    return value[tuple(given[variable] for variable in order)] if order else value
-
-
-def elements_of(annotation: Any) -> str:
-    """The class of elements in an annotation such as ``NDArray[np.float32]``."""
-    origin, items = typing.get_origin(annotation), typing.get_args(annotation)
-    if hasattr(origin, "__value__"):  # NDArray itself, from Python 3.12 on
-        return elements_of(substituted(origin, items))
-    if hasattr(annotation, "__value__"):
-        return elements_of(annotation.__value__)
-    if origin is not np.ndarray:
-        found = [elements_of(item) for item in items if item is not type(None)]
-        return found[0] if len(set(found)) == 1 else "Array"
-    inside = typing.get_args(items[1]) if len(items) == 2 else ()
-    return element_of_scalar(inside[0] if inside else None)
 
 
 # ---- the table between annotations of Python and types of a schema ----
@@ -324,21 +110,16 @@ _METACLASSES = frozenset(map(type, _FIXED))
 
 
 def is_fixed(annotation: Any) -> bool:
-    """Whether an annotation always means the same type, whatever is registered."""
+    """Return whether an annotation means the same type whatever is registered."""
     return type(annotation) in _METACLASSES and annotation in _FIXED
 
 
 _LISTS = (list, collections.abc.Sequence)
 _NUMBERS = (int, float, bool, complex)
 
-# Classes for which the tables have a schema type or a remedy.
-CLASSES: tuple[type, ...] = tuple(
-    known for known in (*_ANNOTATIONS, *INSTEAD) if isinstance(known, type)
-)
-
 
 def schema_type(annotation: Any) -> SchemaType:
-    """Schema type of an annotation.
+    """Return the schema type of an annotation.
 
     Raises
     ------
@@ -361,7 +142,7 @@ def schema_type(annotation: Any) -> SchemaType:
 
 
 def _of_form(annotation: Any, origin: Any) -> SchemaType:
-    """Schema type of an alias, a union, a generic or the like."""
+    """Return the schema type of an alias, a union, a generic or the like."""
     items = typing.get_args(annotation)
     for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
         if origin is None and hasattr(annotation, attribute):
@@ -378,7 +159,7 @@ def _of_form(annotation: Any, origin: Any) -> SchemaType:
 
 
 def _is_hint_of_numpy(annotation: Any, name: str) -> bool:
-    # Nobody has a hint of a module that is not imported, which would take 0.4 ms.
+    # Hints of a module that is not imported cannot occur; its import takes 0.4 ms.
     hint = getattr(sys.modules.get("numpy.typing"), name, None)
     return type(annotation) is type(hint) and bool(annotation == hint)
 
@@ -427,7 +208,7 @@ def _of_type_variable(variable: Any) -> SchemaType:
 
 
 def evaluated(hint: Any, variable: Any) -> Any:
-    """The value of a bound that is text, read where the type variable was made."""
+    """Evaluate a bound that is text where the type variable was made."""
     if not isinstance(hint, typing.ForwardRef | str):
         return hint
     names = vars(sys.modules[variable.__module__])
@@ -511,7 +292,7 @@ _Names: TypeAlias = Callable[[], Mapping[str, Any]]
 def class_type(
     cls: type, names: _Names = dict, within: tuple[type, ...] = ()
 ) -> ClassOf:
-    """Schema type of a class of config objects. Its name is known from now on.
+    """Return the schema type of a class of config objects, and note its name.
 
     `names` gives names that annotations of its fields may use in addition to those of
     the module; `within` are the classes that it is a field of.
@@ -540,7 +321,7 @@ def class_type(
 
 
 def find_class(name: str) -> ClassOf | None:
-    """The type of a class by its qualified name, if its module is imported."""
+    """Return the type of a class by its qualified name, if its module is imported."""
     module, _, rest = name.rpartition(".")
     while module and module not in sys.modules:
         module, _, outer = module.rpartition(".")
@@ -657,3 +438,225 @@ def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
         withdraw(cls)
         raise
     return cls
+
+
+# ---- Annotated ----
+
+
+def with_notes(
+    declared: SchemaType, annotation: Any, notes: Sequence[Any]
+) -> SchemaType:
+    """Return the type of ``Annotated[annotation, *notes]`` from that of its first part.
+
+    A text after an array, or after an optional array, is its shape. Other notes are
+    ignored.
+
+    Raises
+    ------
+    SchemaError
+        If the text is not a shape, or the array already has one.
+    """
+    texts = [note for note in notes if isinstance(note, str)]
+    array = declared.item if isinstance(declared, Maybe) else declared
+    if not texts or not isinstance(array, ArrayType):
+        return declared
+    if len(texts) > 1 or array.shape is not None:
+        first = array.shape.text if array.shape is not None else texts[0]
+        raise SchemaError(
+            f"an annotation with two shapes, {first!r} and {texts[-1]!r}",
+            do="keep one: a text after an array is its shape",
+        )
+    element = elements_of(annotation) if array.element == "Array" else array.element
+    shaped = array.replaced(element=element, shape=_read(texts[0]))
+    return Maybe(shaped) if isinstance(declared, Maybe) else shaped
+
+
+def _read(text: str) -> Shape:
+    try:
+        shape = parse_shape(text)
+    except SchemaError as error:
+        error.what = f"an annotation with {error.what}"
+        raise
+    axes = text.split()
+    if _is_product(axes):
+        warn_caller(
+            f"an annotation with the shape {text!r}: it has {len(axes)} axes, since 'x'"
+            f" is the name of an axis\n  do: write {' '.join(axes[::2])!r}, or give the"
+            " axis another name"
+        )
+    return shape
+
+
+def _is_product(axes: Sequence[str]) -> bool:
+    """Return whether axes are written as in "m x k"; "y x c" names coordinates."""
+    others = axes[::2]
+    return 1 < len(others) != len(axes[1::2]) and (
+        {*axes[1::2]} == {"x"} and {"x", "y", "z"}.isdisjoint(others)
+    )
+
+
+def substituted(alias: Any, items: tuple[Any, ...]) -> Any:
+    """Return the value of a generic type alias with its type parameters filled in."""
+    given = dict(zip(alias.__type_params__, items, strict=True))
+    value = alias.__value__
+    order = getattr(value, "__parameters__", ())
+    return value[tuple(given[variable] for variable in order)] if order else value
+
+
+def elements_of(annotation: Any) -> str:
+    """Return the class of elements in an annotation such as ``NDArray[np.float32]``."""
+    origin, items = typing.get_origin(annotation), typing.get_args(annotation)
+    if hasattr(origin, "__value__"):  # NDArray itself, from Python 3.12 on
+        return elements_of(substituted(origin, items))
+    if hasattr(annotation, "__value__"):
+        return elements_of(annotation.__value__)
+    if origin is not np.ndarray:
+        found = [elements_of(item) for item in items if item is not type(None)]
+        return found[0] if len(set(found)) == 1 else "Array"
+    inside = typing.get_args(items[1]) if len(items) == 2 else ()
+    return element_of_scalar(inside[0] if inside else None)
+
+
+# ---- annotations with a shape or a class of elements ----
+# ``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``. The latter
+# is recognized by its attributes, so that jaxtyping is not imported.
+
+
+_JAXTYPED: Final = ("array_type", "dim_str", "dtypes", "dtype")
+
+
+def is_jaxtyped(annotation: object) -> bool:
+    """Return whether an annotation is one of jaxtyping's, by its attributes."""
+    return isinstance(annotation, type) and all(
+        hasattr(annotation, name) for name in _JAXTYPED
+    )
+
+
+def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
+    """Return the type of a jaxtyping annotation for arrays of the type `inner`.
+
+    Raises
+    ------
+    SchemaError
+        If its dtypes are not a class of elements, or its shape is not supported.
+    """
+    element = _element_of(annotation.dtypes)
+    if element is None or not isinstance(inner, ArrayType):
+        raise SchemaError(
+            f"annotation {annotation.__name__}, whose dtypes are not a class of elements",
+            do="use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
+            " or a single dtype such as Float32",
+        )
+    return ArrayType(element, _read(annotation.dim_str))
+
+
+def _element_of(dtypes: Any) -> str | None:
+    """Return the class of elements of jaxtyping's dtypes; None where there is none."""
+    if not isinstance(dtypes, Sequence):  # any dtype
+        return "Array"
+    return element_of_names(str(name).removesuffix("_") for name in dtypes)
+
+
+# ---- annotations and names without a schema type ----
+# The error, and what to write instead.
+
+
+_SUPPORTED = (
+    "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
+    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
+    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
+)
+
+_SPLIT = "pass each value as a separate parameter"
+_LIST = "write list[T], such as list[int]"
+_DICT = "write dict[str, T], such as dict[str, float]"
+_TUPLE = "write tuple[T, ...] or tuple[A, B]"
+_TYPE = "write DType, or pass a name as str"
+_NAME_TYPE = "name the type: Array, or one of the others"
+
+# Annotation -> what to use instead.
+INSTEAD: dict[Any, str] = {
+    Any: _NAME_TYPE,
+    object: _NAME_TYPE,
+    list: _LIST,
+    set: _LIST,
+    frozenset: _LIST,
+    tuple: _TUPLE,
+    dict: _DICT,
+    collections.abc.Mapping: _DICT,
+    collections.abc.Sequence: _LIST,
+    collections.abc.Iterable: "write Sequence[T]",
+    collections.abc.Iterator: "write Sequence[T]",
+    collections.abc.Callable: "make an operator for each function",
+    bytes: "write str, or Array of the dtype uint8",
+    type: _TYPE,
+    slice: "pass start, stop and step as int parameters",
+    range: "write list[int]: a range fits it",
+    numbers.Number: "write Scalar",
+    numbers.Real: "write float",
+    numbers.Integral: "write int",
+}
+
+# Name in a schema string that is not a type -> what to write.
+FOREIGN: dict[str, str] = {
+    "double": "write float",
+    "int64_t": "write int",
+    "ndarray": "write Array",
+    "string": "write str",
+    "list": "write T[], such as int[]",
+    "List": "write T[], such as int[]",
+    "tuple": "write (A, B)",
+    "Optional": "write T?, such as float?",
+    "Dict": "write Dict(str, T), such as Dict(str, Array)",
+    "dict": "write Dict(str, T), such as Dict(str, Array)",
+    "Literal": 'write str{"a", "b"}, or int{1, 2}',
+    "Any": "name the type",
+}
+
+
+# Classes for which the tables have a schema type or a remedy.
+CLASSES: tuple[type, ...] = tuple(
+    known for known in (*_ANNOTATIONS, *INSTEAD) if isinstance(known, type)
+)
+
+
+def no_type(annotation: Any, instead: str = "") -> SchemaError:
+    """Make the error for an annotation; `instead` says what to write."""
+    return SchemaError(
+        f"annotation {show_annotation(annotation)}, which has no schema type",
+        f"supported: {_SUPPORTED}",
+        do=instead or instead_of(annotation) or f"use a supported type, or {_SPLIT}",
+    )
+
+
+def instead_of(annotation: Any) -> str:
+    """Return the remedy for an annotation without a schema type, or nothing."""
+    if isinstance(annotation, type):
+        return _instead_of_class(annotation)
+    try:
+        return INSTEAD.get(annotation, "")
+    except TypeError:  # an unhashable annotation
+        return ""
+
+
+def _instead_of_class(cls: type) -> str:
+    if cls in INSTEAD:
+        return INSTEAD[cls]
+    if issubclass(cls, np.generic):
+        return "write Array, which takes NumPy scalars too, or float, int or Scalar"
+    if issubclass(cls, tuple):
+        return _TUPLE
+    if dataclasses.is_dataclass(cls):
+        name = show_annotation(cls)
+        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
+    return _DICT if issubclass(cls, dict) else ""
+
+
+def show_annotation(annotation: Any) -> str:
+    """Write an annotation as a user would."""
+    if isinstance(annotation, str):
+        return annotation.strip("'\"")
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__qualname__.rpartition("<locals>.")[2]
+    text = shown(annotation, 400).replace("typing.", "").replace("collections.abc.", "")
+    return re.sub(r"[\w.]*<locals>\.", "", text)

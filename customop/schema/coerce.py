@@ -5,10 +5,11 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from customop.arrays.array import read_dtype
 from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
 from customop.arrays.nested import show
 from customop.arrays.refusals import has_bits
@@ -34,12 +35,7 @@ from customop.schema.types import (
 )
 from customop.shapes.sizes import Symbolic, number_class
 
-if TYPE_CHECKING:
-    from customop.schema.schema import Schema
-    from customop.schema.types import Parameter
-
-
-# ---- fit ----
+# ---- walks over a value and its type ----
 # One walk over a value and its schema type side by side, which says if they fit.
 
 
@@ -51,7 +47,7 @@ class Mismatch(Exception):
 
 
 class Visitor:
-    """A walk over a value and its type. Subclasses say what fits.
+    """A walk over a value and its type; subclasses say what fits.
 
     A method raises `Mismatch` for a value that does not fit; otherwise it returns the
     result for that value. The methods of this class accept everything.
@@ -88,7 +84,7 @@ class Visitor:
         return self.close(opened, declared, items)
 
     def fault(self, value: Any, declared: SchemaType) -> str:
-        """Why a value does not fit its type, or nothing."""
+        """Explain why a value does not fit its type, or return nothing."""
         try:
             self.visit(value, declared)
         except Mismatch as error:
@@ -96,27 +92,27 @@ class Visitor:
         return ""
 
     def base(self, value: Any, declared: Base) -> Any:
-        """A number, string, dtype or the like."""
+        """Visit a number, string, dtype or the like."""
         return value
 
     def array(self, value: Any, declared: ArrayType) -> Any:
-        """An array, or a number in its place."""
+        """Visit an array, or a number in its place."""
         return value
 
     def choice(self, value: Any, declared: Choice) -> Any:
-        """One of several values."""
+        """Visit one of several values."""
         return value
 
     def member(self, value: Any, declared: ClassOf) -> Any:
-        """A member of an Enum."""
+        """Visit a member of an Enum."""
         return value
 
     def open(self, value: Any, declared: NestedType) -> Any:
-        """A nested value as `typed_items` can take it apart."""
+        """Return a nested value in the form that `typed_items` can take apart."""
         return value
 
     def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
-        """The result for a nested value, from the results for its items."""
+        """Return the result for a nested value from the results for its items."""
         return value
 
 
@@ -137,7 +133,7 @@ ARGUMENTS: Visitor = _Arguments()
 def typed_arrays(
     value: Any, declared: SchemaType, where: str = ""
 ) -> Iterator[tuple[str, Any, ArrayType]]:
-    """Arrays in a value, and numbers in their place: place in words, value and type.
+    """Return each array of a value, or number in its place: place, value and type.
 
     Parts that do not fit their type are left out.
     """
@@ -162,192 +158,11 @@ def _items_that_fit(
         return ()
 
 
-# ---- types without parts, such as int and dtype ----
-# What fits as it is, and what is converted.
-
-
-# Kind of dtype -> class of Python.
-NUMBER_CLASSES: dict[str, type] = {
-    "b": bool,
-    "i": int,
-    "u": int,
-    "f": float,
-    "c": complex,
-}
-
-
-def number_letter(value: Any) -> str:
-    """The letter of a number in `NUMBER_CLASSES`, or nothing for other values."""
-    if isinstance(value, np.generic | np.ndarray):
-        letter = value.dtype.kind
-        return letter if letter in NUMBER_CLASSES and value.ndim == 0 else ""
-    found = [letter for letter, cls in NUMBER_CLASSES.items() if isinstance(value, cls)]
-    return found[0] if found else ""
-
-
-def _to_int(value: Any) -> int:
-    if number_letter(value) == "b":
-        return int(value)
-    # Also objects with `__index__`. A traced value raises its own error.
-    return operator.index(value)
-
-
-def _to_float(value: Any) -> float:
-    if number_letter(value) not in ("b", "i", "u", "f"):
-        raise Mismatch
-    return float(value)
-
-
-def _to_complex(value: Any) -> complex:
-    if not number_letter(value):
-        raise Mismatch
-    return complex(value)
-
-
-def _to_bool(value: Any) -> bool:
-    if number_letter(value) not in ("b", "i", "u") or value not in (0, 1):
-        raise Mismatch
-    return bool(value)
-
-
-def to_str(value: Any) -> str:
-    """Return the text of a string, or raise Mismatch."""
-    if not isinstance(value, str):
-        raise Mismatch
-    # The text itself, even if a subclass prints something else.
-    return str.__str__(value)
-
-
-def to_scalar(value: Any) -> Any:
-    """Return Python's number of the same value, or raise Mismatch."""
-    letter = number_letter(value)
-    if not letter:
-        raise Mismatch
-    return NUMBER_CLASSES[letter](value)
-
-
-def _to_dtype(value: Any) -> np.dtype[Any]:
-    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
-    if value is None or number_letter(value) or is_array(value):
-        raise Mismatch
-    try:
-        found: np.dtype[Any] = np.dtype(value)
-    except SyntaxError:  # NumPy raises it for some strings
-        raise Mismatch from None
-    except TypeError:  # a dtype of another library, known by its name
-        found = np.dtype(str(value).rpartition(".")[2])
-    return found
-
-
-def _to_device(value: Any) -> str:
-    try:
-        return normalize_device(value)
-    except ArgumentError as error:
-        raise Mismatch(f"is an {error.what}") from None
-
-
-def _to_generator(value: Any) -> Any:
-    if not has_bits(value):
-        raise Mismatch
-    return value
-
-
-class BaseType(Frozen):
-    """A type without parts, which `Base` names.
-
-    Attributes
-    ----------
-    exact : type
-        The class whose values need no coercion.
-    convert : callable
-        The coercion. It also takes the text of a default, which is ``str(value)``.
-    examples : tuple
-        Values that `opcheck` and `customop.testing.strategies` try, the likeliest first.
-    """
-
-    exact: type
-    convert: Callable[[Any], Any]
-    examples: tuple[Any, ...]
-
-
-_DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
-BASE_TYPES: dict[str, BaseType] = {
-    "int": BaseType(int, _to_int, (1, 2, 0, 3, -1, 4)),
-    "float": BaseType(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
-    "bool": BaseType(bool, _to_bool, (False, True)),
-    "complex": BaseType(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
-    "str": BaseType(str, to_str, ("a", "", "linear", "mean", "same")),
-    "Scalar": BaseType(float, to_scalar, (2.0, 0.5, 1, 3)),
-    "dtype": BaseType(np.dtype, _to_dtype, _DTYPES),
-    "device": BaseType(str, _to_device, ("cpu",)),
-    # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
-    # makes a new generator for each call, so there are no examples.
-    "Generator": BaseType(object, _to_generator, ()),
-}
-
-# Types whose values fit by their exact class. A str may not be a device.
-PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
-
-
-def exact_class(declared: Base) -> type:
-    """The class whose values a parameter of this type takes as they are."""
-    return (
-        np.random.Generator
-        if declared == GENERATOR
-        else BASE_TYPES[declared.name].exact
-    )
-
-
-def examples_of(declared: Base) -> tuple[Any, ...]:
-    """Values to try for a parameter of this type, the likeliest first."""
-    return BASE_TYPES[declared.name].examples
-
-
-def needs_guard(declared: SchemaType) -> bool:
-    """Whether the exact class of a scalar says that it fits this type."""
-    inner = declared.item if isinstance(declared, Maybe) else declared
-    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
-
-
-def exact_test(declared: SchemaType) -> Callable[[Any], bool] | None:
-    """A quick test that a list of numbers fits as it is, or None.
-
-    It passes only values that the coercion returns unchanged: 0.3 us for the key of a
-    slice in place of 8 us.
-    """
-    if isinstance(declared, Maybe):
-        declared = declared.item
-    if not isinstance(declared, ListOf) or declared.length is not None:
-        return None
-    own = tuple if declared.is_tuple else list
-    classes = _exact_classes(declared.item)
-    if classes is not None:
-        return lambda value: type(value) is own and classes.issuperset(map(type, value))
-    inner = exact_test(declared.item)
-    if inner is None or isinstance(declared.item, Maybe):
-        return None
-    return lambda value: type(value) is own and all(map(inner, value))
-
-
-def _exact_classes(declared: SchemaType) -> set[type] | None:
-    """The classes whose values fit a type as they are; None unless it is of numbers."""
-    is_maybe = isinstance(declared, Maybe)
-    inner = declared.item if isinstance(declared, Maybe) else declared
-    if not isinstance(inner, Base) or inner.name not in PROVEN_BY_CLASS:
-        return None
-    classes = (
-        set(NUMBER_CLASSES.values())
-        if inner == SCALAR
-        else {BASE_TYPES[inner.name].exact}
-    )
-    return classes | {type(None)} if is_maybe else classes
-
-
 # ---- arguments: what a call may pass, and what the kernel gets ----
 
 
 def _fits_symbolic(value: Symbolic, name: str) -> bool:
-    """Whether a parameter of a type takes a symbolic number as it is.
+    """Return whether a parameter of a type takes a symbolic number as it is.
 
     A kernel of real arrays never gets one.
     """
@@ -359,7 +174,7 @@ def _fits_symbolic(value: Symbolic, name: str) -> bool:
 
 
 def _as_declared(value: Any, name: str) -> Any:
-    """A symbolic number in the class of Python that a kernel gets."""
+    """Convert a symbolic number to the class of Python that a kernel gets."""
     own = number_class(value)
     cls = _SYMBOLIC_CLASSES.get(name)
     if cls is None:  # any number
@@ -455,7 +270,7 @@ def _expects(declared: SchemaType, value: Any, what: str = "") -> str:
 
 
 def _near(value: Any, known: Sequence[Any]) -> str:
-    """A known text that is like the one given, as a question."""
+    """Suggest a known text that resembles the one given, as a question."""
     texts = [name for name in known if isinstance(name, str)]
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
@@ -505,7 +320,7 @@ def _check_object(value: Any, declared: ClassOf) -> None:
 
 
 def _other_class(value: Any, declared: ClassOf) -> str:
-    """Why an object has the wrong class, if it looks right."""
+    """Explain why an object of a class that looks right has the wrong class."""
     if isinstance(value, declared.cls):
         return ", of a derived class, whose other fields transforms would not see"
     same = type(value).__qualname__ == declared.cls.__qualname__
@@ -520,7 +335,7 @@ _PASS: dict[SchemaType, str] = {
 
 
 def remedy(declared: SchemaType, value: Any, name: str) -> str:
-    """How a user can fix an argument that does not fit."""
+    """Say how a user can fix an argument that does not fit."""
     inner = declared.item if isinstance(declared, Maybe) else declared
     if value is None:
         return f"pass a value, or annotate {name} with '... | None'"
@@ -536,7 +351,7 @@ def remedy(declared: SchemaType, value: Any, name: str) -> str:
 
 
 def _fitting(declared: SchemaType) -> str:
-    """How to write a value of a type."""
+    """Say how to write a value of a type."""
     if isinstance(declared, ListOf):
         return f"pass a list of {declared.item}"
     if isinstance(declared, DictOf):
@@ -560,30 +375,6 @@ def _remedy_for_object(declared: ClassOf) -> str:
     return f"pass {name}({given})"
 
 
-def coercion(
-    qualname: str, schema: Schema, parameter: Parameter
-) -> Callable[[Any], Any]:
-    """A function that coerces one argument and names it in errors."""
-    declared, name = parameter.type, parameter.name
-    fits = exact_test(declared) or (lambda value: False)
-
-    def coerce_argument(value: Any) -> Any:
-        if fits(value):
-            return value
-        try:
-            return coerce(value, declared)
-        except Mismatch as error:
-            raise schema.error(
-                ArgumentError,
-                qualname,
-                f"argument '{name}' {error}",
-                do=remedy(declared, value, name),
-                parameter=name,
-            ) from None
-
-    return coerce_argument
-
-
 # ---- default values: they fit their types, cannot change, and have a text ----
 
 
@@ -591,7 +382,7 @@ _MUTABLE = "a default must be immutable: write a tuple or a number"
 
 
 def check_default(value: Any, declared: SchemaType) -> Any:
-    """The default as the schema keeps it: it cannot change, and has a text.
+    """Return the default as the schema keeps it: it cannot change, and has a text.
 
     Raises
     ------
@@ -661,10 +452,191 @@ def _check_digits(value: Any) -> None:
 
 
 def _has_text(dtype: np.dtype[Any]) -> bool:
-    """Whether the text of a dtype, or of its fields, can be read back."""
+    """Return whether the text of a dtype, or of its fields, can be read back."""
     describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
     text: Any = str(dtype) if dtype.names is None else describe(dtype)
     try:
         return bool(read(text) == dtype)
     except (TypeError, ValueError, SyntaxError):  # its text means another dtype
         return False
+
+
+# ---- types without parts, such as int and dtype ----
+# Most values fit as they are; a few are converted.
+
+
+# Kind of dtype -> class of Python.
+NUMBER_CLASSES: dict[str, type] = {
+    "b": bool,
+    "i": int,
+    "u": int,
+    "f": float,
+    "c": complex,
+}
+
+
+def number_letter(value: Any) -> str:
+    """Return the letter of a number in `NUMBER_CLASSES`; "" for other values."""
+    if isinstance(value, np.generic | np.ndarray):
+        letter = value.dtype.kind
+        return letter if letter in NUMBER_CLASSES and value.ndim == 0 else ""
+    found = [letter for letter, cls in NUMBER_CLASSES.items() if isinstance(value, cls)]
+    return found[0] if found else ""
+
+
+def _to_int(value: Any) -> int:
+    if number_letter(value) == "b":
+        return int(value)
+    # Also objects with `__index__`. A traced value raises its own error.
+    return operator.index(value)
+
+
+def _to_float(value: Any) -> float:
+    if number_letter(value) not in ("b", "i", "u", "f"):
+        raise Mismatch
+    return float(value)
+
+
+def _to_complex(value: Any) -> complex:
+    if not number_letter(value):
+        raise Mismatch
+    return complex(value)
+
+
+def _to_bool(value: Any) -> bool:
+    if number_letter(value) not in ("b", "i", "u") or value not in (0, 1):
+        raise Mismatch
+    return bool(value)
+
+
+def to_str(value: Any) -> str:
+    """Return the text of a string, or raise Mismatch."""
+    if not isinstance(value, str):
+        raise Mismatch
+    # The text itself, even if a subclass prints something else.
+    return str.__str__(value)
+
+
+def to_scalar(value: Any) -> Any:
+    """Return Python's number of the same value, or raise Mismatch."""
+    letter = number_letter(value)
+    if not letter:
+        raise Mismatch
+    return NUMBER_CLASSES[letter](value)
+
+
+def _to_dtype(value: Any) -> np.dtype[Any]:
+    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
+    if value is None or number_letter(value) or is_array(value):
+        raise Mismatch
+    try:
+        found = read_dtype(value)
+    except SyntaxError:  # NumPy raises it for some strings
+        raise Mismatch from None
+    except TypeError:  # a dtype of another library, known by its name
+        found = np.dtype(str(value).rpartition(".")[2])
+    return found
+
+
+def _to_device(value: Any) -> str:
+    try:
+        return normalize_device(value)
+    except ArgumentError as error:
+        raise Mismatch(f"is an {error.what}") from None
+
+
+def _to_generator(value: Any) -> Any:
+    if not has_bits(value):
+        raise Mismatch
+    return value
+
+
+class BaseType(Frozen):
+    """A type without parts, which `Base` names.
+
+    Attributes
+    ----------
+    exact : type
+        The class whose values need no coercion.
+    convert : callable
+        The coercion. It also takes the text of a default, which is ``str(value)``.
+    examples : tuple
+        Values that `opcheck` and `customop.testing.strategies` try, the likeliest first.
+    """
+
+    exact: type
+    convert: Callable[[Any], Any]
+    examples: tuple[Any, ...]
+
+
+_DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
+BASE_TYPES: dict[str, BaseType] = {
+    "int": BaseType(int, _to_int, (1, 2, 0, 3, -1, 4)),
+    "float": BaseType(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
+    "bool": BaseType(bool, _to_bool, (False, True)),
+    "complex": BaseType(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
+    "str": BaseType(str, to_str, ("a", "", "linear", "mean", "same")),
+    "Scalar": BaseType(float, to_scalar, (2.0, 0.5, 1, 3)),
+    "dtype": BaseType(np.dtype, _to_dtype, _DTYPES),
+    "device": BaseType(str, _to_device, ("cpu",)),
+    # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
+    # makes a new generator for each call, so there are no examples.
+    "Generator": BaseType(object, _to_generator, ()),
+}
+
+# Types whose values fit by their exact class. A str may not be a device.
+PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
+
+
+def exact_class(declared: Base) -> type:
+    """Return the class whose values a parameter of this type takes as they are."""
+    return (
+        np.random.Generator
+        if declared == GENERATOR
+        else BASE_TYPES[declared.name].exact
+    )
+
+
+def examples_of(declared: Base) -> tuple[Any, ...]:
+    """Return values to try for a parameter of this type, the likeliest first."""
+    return BASE_TYPES[declared.name].examples
+
+
+def needs_guard(declared: SchemaType) -> bool:
+    """Return whether a scalar of the exact class is proven to fit this type."""
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
+
+
+def exact_test(declared: SchemaType) -> Callable[[Any], bool] | None:
+    """Write a quick test that a list of numbers fits as it is, or return None.
+
+    It passes only values that the coercion returns unchanged: 0.3 us for the key of a
+    slice in place of 8 us.
+    """
+    if isinstance(declared, Maybe):
+        declared = declared.item
+    if not isinstance(declared, ListOf) or declared.length is not None:
+        return None
+    own = tuple if declared.is_tuple else list
+    classes = _exact_classes(declared.item)
+    if classes is not None:
+        return lambda value: type(value) is own and classes.issuperset(map(type, value))
+    inner = exact_test(declared.item)
+    if inner is None or isinstance(declared.item, Maybe):
+        return None
+    return lambda value: type(value) is own and all(map(inner, value))
+
+
+def _exact_classes(declared: SchemaType) -> set[type] | None:
+    """Return the classes of numbers whose values fit a type as they are, or None."""
+    is_maybe = isinstance(declared, Maybe)
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    if not isinstance(inner, Base) or inner.name not in PROVEN_BY_CLASS:
+        return None
+    classes = (
+        set(NUMBER_CLASSES.values())
+        if inner == SCALAR
+        else {BASE_TYPES[inner.name].exact}
+    )
+    return classes | {type(None)} if is_maybe else classes

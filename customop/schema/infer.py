@@ -11,7 +11,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from inspect import Parameter
 from typing import Any
 
 from customop.errors import (
@@ -39,6 +38,7 @@ from customop.schema.types import (
     POSITIONAL,
     POSITIONAL_ONLY,
     Alias,
+    Parameter,
     Return,
     SchemaType,
     TupleOf,
@@ -46,139 +46,7 @@ from customop.schema.types import (
     is_single_array,
     is_too_deep,
 )
-from customop.schema.types import Parameter as types_Parameter
 from customop.shapes.notation import as_name
-
-# ---- signatures of functions, read fast, and the names around them ----
-
-
-class PlainParameter:
-    """A parameter of a function, as an `inspect.Parameter` names its attributes."""
-
-    __slots__ = ("default", "kind", "name")
-
-    def __init__(self, name: str, kind: Any, default: Any) -> None:
-        self.name: str = name
-        self.kind: Any = kind
-        self.default: Any = default
-
-
-class PlainSignature(Frozen):
-    """The parameters of a function, and the hints by their names and ``"return"``."""
-
-    parameters: list[PlainParameter]
-    hints: dict[str, type | None]
-
-
-_VARIADIC = 0x04 | 0x08
-
-
-def outline_of(
-    fn: Callable[..., Any], scope: types.FrameType | None = None
-) -> PlainSignature | None:
-    """The parameters and hints of a plain function whose hints are classes; else None.
-
-    Hints that are text may use the names of the frames from `scope` outwards.
-    """
-    # `__wrapped__` and the like, in `__dict__`, can change the signature.
-    if type(fn) is not types.FunctionType or fn.__dict__:
-        return None
-    code = fn.__code__
-    if code.co_flags & _VARIADIC:
-        return None
-    hints = _hints(fn, scope)
-    if hints is None:
-        return None
-    count, by_place = code.co_argcount, code.co_posonlyargcount
-    end = count + code.co_kwonlyargcount
-    defaults: dict[str, Any] = dict(fn.__kwdefaults__ or ())
-    own = fn.__defaults__ or ()
-    defaults.update(zip(code.co_varnames[count - len(own) : count], own, strict=True))
-    kinds = (
-        *(Parameter.POSITIONAL_ONLY,) * by_place,
-        *(Parameter.POSITIONAL_OR_KEYWORD,) * (count - by_place),
-        *(Parameter.KEYWORD_ONLY,) * (end - count),
-    )
-    pairs = zip(code.co_varnames, kinds, strict=False)
-    found = [
-        PlainParameter(name, kind, defaults.get(name, _EMPTY)) for name, kind in pairs
-    ]
-    return PlainSignature(found, hints)
-
-
-_EMPTY = Parameter.empty
-
-
-def _hints(
-    fn: types.FunctionType, scope: types.FrameType | None
-) -> dict[str, type | None] | None:
-    """The classes that the annotations of a function are; None if one is not a class."""
-    found: dict[str, type | None] = {}
-    names: dict[str, Any] | None = None
-    for name, hint in fn.__annotations__.items():
-        value = hint
-        if type(hint) is str:
-            if names is None:
-                names = names_around(fn, scope)
-            try:
-                value = eval(_compiled(hint), fn.__globals__, names)  # noqa: S307  # text of the user's program
-            except Exception:  # noqa: BLE001  # it says nothing, or raises an error there
-                return None
-        # `list[int]` is an instance of type, but its class is not.
-        if value is not None and not issubclass(type(value), type):
-            return None
-        found[name] = value
-    return found
-
-
-@lru_cache(maxsize=512)
-def _compiled(text: str) -> types.CodeType:
-    return compile(text.lstrip(), "<annotation>", "eval")
-
-
-# ---- names around a function ----
-
-
-def names_around(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
-    """Names around a function that are not in its module, from outside to inside."""
-    names: dict[str, Any] = {}
-    for frame in reversed(list(_enclosing(fn, scope))):
-        names.update(frame.f_locals)
-    names.update(_closure(fn))
-    names.update({p.__name__: p for p in getattr(fn, "__type_params__", ())})
-    return names
-
-
-def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
-    """Running frames that contain the code of a function, from inside to outside."""
-    code = getattr(fn, "__code__", None)
-    file = getattr(code, "co_filename", None)
-    while scope is not None:
-        outer = scope.f_code
-        # Code of another file is ruled out first: `f_locals` is made again each time.
-        is_near = outer.co_filename == file and scope.f_locals is not scope.f_globals
-        if is_near and _holds(outer, code):
-            yield scope
-        scope = scope.f_back
-
-
-def _holds(outer: types.CodeType, inner: object) -> bool:
-    """Whether code contains other code, at any depth."""
-    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
-    return any(c is inner or _holds(c, inner) for c in nested)
-
-
-def _closure(fn: Any) -> dict[str, Any]:
-    """Names that a function takes from the functions around it."""
-    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
-    filled = {}
-    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=True):
-        try:
-            filled[name] = cell.cell_contents
-        except ValueError:  # a cell that is filled later
-            continue
-    return filled
-
 
 # ---- schemas from the type hints of functions ----
 
@@ -203,7 +71,7 @@ class _Inferred(Frozen):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no annotation, like lambdas and builtins."""
+        """Return whether it has no annotation, like lambdas and builtins."""
         hints = [p.annotation for p in self.signature.parameters.values()]
         hints.append(self.signature.return_annotation)
         return all(hint is inspect.Signature.empty for hint in hints)
@@ -232,7 +100,7 @@ class _Text:
 
 
 def _shown(signature: inspect.Signature) -> inspect.Signature:
-    """A signature that prints as a user would write it."""
+    """Return a signature that prints as a user would write it."""
     result = signature.return_annotation
     return signature.replace(
         parameters=[_shown_parameter(p) for p in signature.parameters.values()],
@@ -252,8 +120,8 @@ def infer(
     fn: Callable[..., Any],
     mutates_args: Iterable[str] | str,
     scope: types.FrameType | None = None,
-) -> tuple[tuple[types_Parameter, ...], tuple[Return, ...], bool]:
-    """Parameters and results of a function, and whether the latter are a tuple.
+) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
+    """Return parameters and results of a function, and whether these are a tuple.
 
     Raises
     ------
@@ -262,7 +130,7 @@ def infer(
         `mutates_args` names something other than an array parameter.
     """
     source = _Inferred(fn, signature_of(fn))
-    hints = _hints_infer(source, scope)
+    hints = _hints_of(source, scope)
     for hint in hints.values():
         meet_classes(hint, lambda: names_around(innermost(fn), scope))
     given = source.signature.parameters.values()
@@ -277,7 +145,7 @@ def infer(
 
 
 def key_of(outline: PlainSignature, mutates_args: Any) -> Any:
-    """All that a schema depends on; None if it depends on more than can be compared."""
+    """Return all that a schema depends on; None if that cannot be compared."""
     hints = outline.hints
     given = outline.parameters
     if mutates_args != "unknown":
@@ -289,9 +157,7 @@ def key_of(outline: PlainSignature, mutates_args: Any) -> Any:
         and all(p.name in hints and is_fixed(hints[p.name]) for p in given)
         and "return" in hints
         and (hints["return"] is None or is_fixed(hints["return"]))
-        and all(
-            p.default is _INFER_EMPTY or type(p.default) in _CONSTANT for p in given
-        )
+        and all(p.default is _EMPTY or type(p.default) in _CONSTANT for p in given)
     )
     return is_known and (
         mutates_args,
@@ -301,12 +167,11 @@ def key_of(outline: PlainSignature, mutates_args: Any) -> Any:
 
 
 def _exactly(default: Any) -> tuple[Any, ...]:
-    """A constant so that it equals itself alone: 1 is not True, and 0.0 not -0.0."""
+    """Wrap a constant so that it equals itself alone: 1 is not True, 0.0 not -0.0."""
     kind = type(default)
     return kind, str(default) if kind is float or kind is complex else default
 
 
-_INFER_EMPTY = inspect.Parameter.empty
 _CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
 
 
@@ -316,7 +181,7 @@ def _alias_names(count: int) -> list[str]:
 
 
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-    """Signature of a function, looking through decorators that keep `__wrapped__`."""
+    """Return the signature of a function, also behind decorators (`__wrapped__`)."""
     try:
         return inspect.signature(fn)
     except Exception:  # noqa: BLE001  # it compares and prints objects of users
@@ -332,7 +197,7 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
 # ---- hints, evaluated where the function was defined ----
 
 
-def _hints_infer(source: _Inferred, scope: types.FrameType | None) -> dict[str, Any]:
+def _hints_of(source: _Inferred, scope: types.FrameType | None) -> dict[str, Any]:
     hints = _written_hints(source)
     if not any(_has_text(hint) for hint in hints.values()):
         return hints
@@ -382,7 +247,7 @@ def hints_of(
     scope: types.FrameType | None = None,
     signature: inspect.Signature | None = None,
 ) -> dict[str, Any]:
-    """Hints of a function by parameter, and by ``"return"``, after its definition.
+    """Return the hints of a function by parameter, and by ``"return"``.
 
     A hint is left out if its name is gone, as a class in a function that has returned.
     Reading the signature takes 13 us, so it is taken where it is known.
@@ -405,7 +270,7 @@ def hints_of(
 
 
 def _has_text(hint: Any) -> bool:
-    """Whether a hint is a string or holds one that must be evaluated."""
+    """Return whether a hint is a string or holds one that must be evaluated."""
     if type(hint) is type:
         return False
     if isinstance(hint, str | typing.ForwardRef):
@@ -423,7 +288,7 @@ def _has_text(hint: Any) -> bool:
 
 def _infer_parameter(
     source: _Inferred, p: inspect.Parameter, hints: dict[str, Any]
-) -> types_Parameter:
+) -> Parameter:
     if p.kind not in _KINDS:
         star = "*" if p.kind is p.VAR_POSITIONAL else "**"
         raise source.error(
@@ -451,9 +316,7 @@ def _infer_parameter(
             do="put the values into one array",
             parameter=p.name,
         )
-    return types_Parameter(
-        p.name, found, _infer_default(source, p, found), _KINDS[p.kind]
-    )
+    return Parameter(p.name, found, _infer_default(source, p, found), _KINDS[p.kind])
 
 
 def _annotate(source: _Inferred, p: inspect.Parameter) -> str:
@@ -473,7 +336,7 @@ def _at(
     inner: SchemaError,
     parameter: str = "",
 ) -> SchemaError:
-    """The error of an annotation, with the function that has it."""
+    """Make the error of an annotation, with the function that has it."""
     error = source.error(f"{start} {inner.what}", fragment, inner.do, parameter)
     error.where = (*error.where, *inner.where)
     return error
@@ -530,7 +393,7 @@ def _infer_returns(
 
 def _written_names(
     source: _Inferred,
-    parameters: Sequence[types_Parameter],
+    parameters: Sequence[Parameter],
     mutates_args: Iterable[str] | str,
 ) -> set[str]:
     arrays = [p.name for p in parameters if holds_arrays(p.type)]
@@ -557,7 +420,7 @@ def _not_written(source: _Inferred, name: str, arrays: list[str]) -> SchemaError
 
 
 def check_mutates_args(mutates_args: Iterable[str] | str) -> set[str] | None:
-    """The names as a set, or None for ``"unknown"``."""
+    """Return the names as a set, or None for ``"unknown"``."""
     if isinstance(mutates_args, str):
         if mutates_args == "unknown":
             return None
@@ -573,3 +436,134 @@ def _no_names(mutates_args: object, instead: str) -> SchemaError:
         f"mutates_args={shown(mutates_args)} is neither names nor 'unknown'",
         do=f"write mutates_args=() or mutates_args={instead}",
     )
+
+
+# ---- signatures of functions, read fast, and the names around them ----
+
+
+class PlainParameter:
+    """A parameter of a function, as an `inspect.Parameter` names its attributes."""
+
+    __slots__ = ("default", "kind", "name")
+
+    def __init__(self, name: str, kind: Any, default: Any) -> None:
+        self.name: str = name
+        self.kind: Any = kind
+        self.default: Any = default
+
+
+class PlainSignature(Frozen):
+    """The parameters of a function, and the hints by their names and ``"return"``."""
+
+    parameters: list[PlainParameter]
+    hints: dict[str, type | None]
+
+
+_VARIADIC = 0x04 | 0x08
+
+
+def outline_of(
+    fn: Callable[..., Any], scope: types.FrameType | None = None
+) -> PlainSignature | None:
+    """Return parameters and hints of a plain function whose hints are classes, or None.
+
+    Hints that are text may use the names of the frames from `scope` outwards.
+    """
+    # `__wrapped__` and the like, in `__dict__`, can change the signature.
+    if type(fn) is not types.FunctionType or fn.__dict__:
+        return None
+    code = fn.__code__
+    if code.co_flags & _VARIADIC:
+        return None
+    hints = _classes_of_hints(fn, scope)
+    if hints is None:
+        return None
+    count, by_place = code.co_argcount, code.co_posonlyargcount
+    end = count + code.co_kwonlyargcount
+    defaults: dict[str, Any] = dict(fn.__kwdefaults__ or ())
+    own = fn.__defaults__ or ()
+    defaults.update(zip(code.co_varnames[count - len(own) : count], own, strict=True))
+    kinds = (
+        *(inspect.Parameter.POSITIONAL_ONLY,) * by_place,
+        *(inspect.Parameter.POSITIONAL_OR_KEYWORD,) * (count - by_place),
+        *(inspect.Parameter.KEYWORD_ONLY,) * (end - count),
+    )
+    pairs = zip(code.co_varnames, kinds, strict=False)
+    found = [
+        PlainParameter(name, kind, defaults.get(name, _EMPTY)) for name, kind in pairs
+    ]
+    return PlainSignature(found, hints)
+
+
+_EMPTY = inspect.Parameter.empty
+
+
+def _classes_of_hints(
+    fn: types.FunctionType, scope: types.FrameType | None
+) -> dict[str, type | None] | None:
+    """Return the classes that annotations are; None if one of them is not a class."""
+    found: dict[str, type | None] = {}
+    names: dict[str, Any] | None = None
+    for name, hint in fn.__annotations__.items():
+        value = hint
+        if type(hint) is str:
+            if names is None:
+                names = names_around(fn, scope)
+            try:
+                value = eval(_compiled(hint), fn.__globals__, names)  # noqa: S307  # text of the user's program
+            except Exception:  # noqa: BLE001  # it says nothing, or raises an error there
+                return None
+        # `list[int]` is an instance of type, but its class is not.
+        if value is not None and not issubclass(type(value), type):
+            return None
+        found[name] = value
+    return found
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str) -> types.CodeType:
+    return compile(text.lstrip(), "<annotation>", "eval")
+
+
+# ---- names around a function ----
+
+
+def names_around(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
+    """Return the names around a function, without its module, outermost first."""
+    names: dict[str, Any] = {}
+    for frame in reversed(list(_enclosing(fn, scope))):
+        names.update(frame.f_locals)
+    names.update(_closure(fn))
+    names.update({p.__name__: p for p in getattr(fn, "__type_params__", ())})
+    return names
+
+
+def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
+    """Return the running frames that contain a function's code, innermost first."""
+    code = getattr(fn, "__code__", None)
+    file = getattr(code, "co_filename", None)
+    while scope is not None:
+        outer = scope.f_code
+        # Code of another file is ruled out first: `f_locals` is made again each time.
+        is_near = outer.co_filename == file and scope.f_locals is not scope.f_globals
+        if is_near and _holds(outer, code):
+            yield scope
+        scope = scope.f_back
+
+
+def _holds(outer: types.CodeType, inner: object) -> bool:
+    """Return whether code contains other code, at any depth."""
+    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
+    return any(c is inner or _holds(c, inner) for c in nested)
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    """Return the names that a function takes from the functions around it."""
+    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
+    filled = {}
+    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=True):
+        try:
+            filled[name] = cell.cell_contents
+        except ValueError:  # a cell that is filled later
+            continue
+    return filled

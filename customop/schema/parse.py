@@ -43,167 +43,6 @@ from customop.shapes.notation import ShapeFault, as_name, read_axes
 json: ModuleType = later(import_module, "json")
 
 
-# ---- schema strings as text: brackets, quotes, and parts between commas ----
-
-
-_OPEN, _CLOSE = "([{", ")]}"
-
-# A part of the text, and where it begins.
-Part: TypeAlias = tuple[str, int]
-
-
-class SyntaxFault(Exception):
-    """An error in the text: the reason, and its place."""
-
-    def __init__(self, reason: str, at: int, width: int = 1) -> None:
-        super().__init__(reason)
-        self.reason: str = reason
-        self.at: int = at
-        self.width: int = width
-
-
-def outside(text: str) -> Iterator[tuple[int, int, str]]:
-    """Place, depth of brackets and character, for all characters outside of quotes."""
-    depth, quote, escaped = 0, "", False
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote and not escaped else quote
-            escaped = c == "\\" and not escaped
-            continue
-        depth -= c in _CLOSE
-        yield i, depth, c
-        depth += c in _OPEN
-        quote = c if c in "\"'" else ""
-
-
-def closing(text: str, at: int) -> int:
-    """Place of the bracket that closes the first character."""
-    for i, depth, c in outside(text):
-        if not depth and c in _CLOSE:
-            return i
-    raise SyntaxFault(f"'{text[0]}' is never closed", at)
-
-
-def stripped(text: str, at: int) -> Part:
-    """A part without the spaces around it."""
-    return text.strip(), at + len(text) - len(text.lstrip())
-
-
-def split(text: str, at: int) -> list[Part]:
-    """Parts between commas outside brackets and quotes; none of an empty text."""
-    commas = [i for i, depth, c in outside(text) if c == "," and not depth]
-    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
-    parts = [stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
-    return parts if len(parts) > 1 or parts[0][0] else []
-
-
-def split_items(text: str, at: int) -> list[Part]:
-    """Parts as `split`, where a comma may end the last."""
-    found = split(text, at)
-    if len(found) > 1 and not found[-1][0]:
-        found.pop()
-    for part, place in found:
-        if not part:
-            raise SyntaxFault("an item is missing here", place)
-    return found
-
-
-# ---- values in schema strings, written as `print_value` prints them ----
-
-
-# Errors of the readers of numbers, strings and dtypes.
-READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
-
-
-def read_value(text: str, declared: SchemaType) -> Any:
-    """The value of a default of a type; raises `Mismatch` or one of `READ_ERRORS`."""
-    declared = declared.item if isinstance(declared, Maybe) else declared
-    if text == "None":
-        return None
-    if isinstance(declared, ClassOf):
-        return _read_object(text, declared)
-    if isinstance(declared, ListOf | TupleOf) and text[:1] in ("[", "("):
-        return _read_items(text, declared)
-    if isinstance(declared, ListOf) and declared.length is not None:
-        return (read_value(text, declared.item),) * declared.length
-    is_single = isinstance(declared, Base | ArrayType | Choice)
-    if not is_single and text[:1] not in ("'", '"'):
-        what = f"[{text}]" if isinstance(declared, ListOf) else "(...)"
-        raise Mismatch(f"write {what}")
-    return _read_base(text, declared)
-
-
-def read_option(text: str) -> Any:
-    """One value of a choice; None for text that cannot be read."""
-    try:
-        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
-    except READ_ERRORS:
-        return None
-
-
-def _read_base(text: str, declared: SchemaType) -> Any:
-    if text[:1] in ("'", '"'):
-        return _read_string(text)
-    return _read_dtype(text) if declared == DTYPE else _read_number(text)
-
-
-def _read_items(text: str, declared: ListOf | TupleOf) -> tuple[Any, ...]:
-    if closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
-        raise ValueError(text)
-    inside = split_items(text[1:-1], 0)
-    if isinstance(declared, ListOf):
-        return tuple(read_value(part, declared.item) for part, _ in inside)
-    pairs = zip(inside, declared.items, strict=True)
-    return tuple(read_value(part, item_type) for (part, _), item_type in pairs)
-
-
-def _read_object(text: str, declared: ClassOf) -> Any:
-    """A member by its name, or an object by its fields in order."""
-    if declared.is_enum:
-        cls: Any = declared.cls
-        if text.removeprefix("-").isdecimal():
-            return cls(int(text))
-        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
-    if declared.fields.is_dict:
-        raise Mismatch("a default must be immutable")
-    if text in ("()", "") and declared.items:
-        raise ValueError(text)
-    fields = TupleOf(tuple(declared.items.values()))
-    return declared.fields.like(None, list(_read_items(text, fields)))
-
-
-def _read_string(text: str) -> str:
-    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
-    found = read(text)
-    return found if isinstance(found, str) else _refuse(text)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _read_number(text: str) -> Any:
-    if text in _TRUTHS:
-        return _TRUTHS[text]
-    if text.lstrip("+-").isdecimal():
-        return int(text)  # or a ValueError for too many digits
-    for read in (float, complex):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    raise ValueError(text)
-
-
-_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
-
-
-def _read_dtype(text: str) -> np.dtype[Any]:
-    if text.startswith("["):
-        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
-    return np.dtype(text)
-
-
 # ---- the grammar of schema strings: torch's, with `Array` in addition to `Tensor` ----
 
 
@@ -215,7 +54,7 @@ _MARKS = later(
 )
 _SUFFIX = later(re.compile, r"\?|\[(\d*)\]")
 _NAME = later(re.compile, r"\s*((?:\w|[^\x00-\x7f\s])+)\s*(=\s*)?")
-# Of a longer line, messages show this much around the fault.
+# Messages show this much of a longer line around the fault.
 _LONG = 160
 # More cannot be meant: such a length would be that of an array.
 _MOST_ITEMS = 999_999
@@ -223,7 +62,7 @@ _EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
 
 
 def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
-    """Parameters and results of a schema string, and whether the latter are a tuple.
+    """Return parameters and results of a schema string, and whether these are a tuple.
 
     Raises
     ------
@@ -245,7 +84,7 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
 
 
 def _mark(text: str, fault: SyntaxFault) -> str:
-    """The line of the fault, with carets under it."""
+    """Write the line of the fault, with carets under it."""
     start = text.rfind("\n", 0, fault.at) + 1
     line = text[start:].split("\n", 1)[0]
     place = fault.at - start
@@ -356,7 +195,7 @@ def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
 
 
 def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
-    """A type at the start of `part`, its alias, and where it ends."""
+    """Read a type at the start of `part`; return it, its alias, and where it ends."""
     if part.startswith("("):
         return _parse_suffix(part, at, *_parse_tuple(part, at))
     if _DICT.match(part):
@@ -390,7 +229,7 @@ def _find_type(name: str, at: int) -> SchemaType:
 
 
 def _end_of_axes(part: str, at: int, start: int) -> int:
-    """Where the axes in brackets at `start` end; 0 where there are none.
+    """Return where the axes in brackets at `start` end; 0 where there are none.
 
     A number, or nothing, in brackets is the length of a list.
     """
@@ -503,7 +342,7 @@ def _parse_suffix(
 
 
 def _read_count(text: str, at: int) -> int | None:
-    """The length of a list, in brackets; None for any."""
+    """Read the length of a list, in brackets; None for any."""
     if len(text) > len(str(_MOST_ITEMS)):
         raise SyntaxFault(f"a list has {_MOST_ITEMS:,} items at most", at, len(text))
     return int(text) if text else None
@@ -533,3 +372,164 @@ def _parse_return(part: str, at: int, before: list[str]) -> Return:
     if name and name in before:
         raise SyntaxFault(f"result '{name}' appears twice", at, len(part))
     return Return(found, name, alias)
+
+
+# ---- values in schema strings, written as `print_value` prints them ----
+
+
+# Errors of the readers of numbers, strings and dtypes.
+READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
+
+
+def read_value(text: str, declared: SchemaType) -> Any:
+    """Read a default of a type; raise `Mismatch` or one of `READ_ERRORS`."""
+    declared = declared.item if isinstance(declared, Maybe) else declared
+    if text == "None":
+        return None
+    if isinstance(declared, ClassOf):
+        return _read_object(text, declared)
+    if isinstance(declared, ListOf | TupleOf) and text[:1] in ("[", "("):
+        return _read_items(text, declared)
+    if isinstance(declared, ListOf) and declared.length is not None:
+        return (read_value(text, declared.item),) * declared.length
+    is_single = isinstance(declared, Base | ArrayType | Choice)
+    if not is_single and text[:1] not in ("'", '"'):
+        what = f"[{text}]" if isinstance(declared, ListOf) else "(...)"
+        raise Mismatch(f"write {what}")
+    return _read_base(text, declared)
+
+
+def read_option(text: str) -> Any:
+    """Read one value of a choice; return None for text that cannot be read."""
+    try:
+        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
+    except READ_ERRORS:
+        return None
+
+
+def _read_base(text: str, declared: SchemaType) -> Any:
+    if text[:1] in ("'", '"'):
+        return _read_string(text)
+    return _read_dtype(text) if declared == DTYPE else _read_number(text)
+
+
+def _read_items(text: str, declared: ListOf | TupleOf) -> tuple[Any, ...]:
+    if closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
+        raise ValueError(text)
+    inside = split_items(text[1:-1], 0)
+    if isinstance(declared, ListOf):
+        return tuple(read_value(part, declared.item) for part, _ in inside)
+    pairs = zip(inside, declared.items, strict=True)
+    return tuple(read_value(part, item_type) for (part, _), item_type in pairs)
+
+
+def _read_object(text: str, declared: ClassOf) -> Any:
+    """Read a member by its name, or an object by its fields in order."""
+    if declared.is_enum:
+        cls: Any = declared.cls
+        if text.removeprefix("-").isdecimal():
+            return cls(int(text))
+        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
+    if declared.fields.is_dict:
+        raise Mismatch("a default must be immutable")
+    if text in ("()", "") and declared.items:
+        raise ValueError(text)
+    fields = TupleOf(tuple(declared.items.values()))
+    return declared.fields.like(None, list(_read_items(text, fields)))
+
+
+def _read_string(text: str) -> str:
+    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
+    found = read(text)
+    return found if isinstance(found, str) else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _read_number(text: str) -> Any:
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    if text.lstrip("+-").isdecimal():
+        return int(text)  # or a ValueError for too many digits
+    for read in (float, complex):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ValueError(text)
+
+
+_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
+
+
+def _read_dtype(text: str) -> np.dtype[Any]:
+    if text.startswith("["):
+        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+    return np.dtype(text)
+
+
+# ---- schema strings as text: brackets, quotes, and parts between commas ----
+
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+# A part of the text, and where it begins.
+Part: TypeAlias = tuple[str, int]
+
+
+class SyntaxFault(Exception):
+    """An error in the text: the reason, and its place."""
+
+    def __init__(self, reason: str, at: int, width: int = 1) -> None:
+        super().__init__(reason)
+        self.reason: str = reason
+        self.at: int = at
+        self.width: int = width
+
+
+def outside(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield place, depth of brackets and character for all that is outside of quotes."""
+    depth, quote, escaped = 0, "", False
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote and not escaped else quote
+            escaped = c == "\\" and not escaped
+            continue
+        depth -= c in _CLOSE
+        yield i, depth, c
+        depth += c in _OPEN
+        quote = c if c in "\"'" else ""
+
+
+def closing(text: str, at: int) -> int:
+    """Return the place of the bracket that closes the first character."""
+    for i, depth, c in outside(text):
+        if not depth and c in _CLOSE:
+            return i
+    raise SyntaxFault(f"'{text[0]}' is never closed", at)
+
+
+def stripped(text: str, at: int) -> Part:
+    """Return a part without the spaces around it."""
+    return text.strip(), at + len(text) - len(text.lstrip())
+
+
+def split(text: str, at: int) -> list[Part]:
+    """Split at commas outside brackets and quotes; an empty text has no parts."""
+    commas = [i for i, depth, c in outside(text) if c == "," and not depth]
+    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
+    parts = [stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
+    return parts if len(parts) > 1 or parts[0][0] else []
+
+
+def split_items(text: str, at: int) -> list[Part]:
+    """Split as `split` does, where a comma may end the last part."""
+    found = split(text, at)
+    if len(found) > 1 and not found[-1][0]:
+        found.pop()
+    for part, place in found:
+        if not part:
+            raise SyntaxFault("an item is missing here", place)
+    return found

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from types import FrameType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from customop.errors import CustomOpError, SchemaError, ShapeError, shown
+from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
 from customop.frozen import Frozen, cached
 from customop.later import later
+from customop.schema.coerce import Mismatch, coerce, exact_test, remedy
 from customop.schema.infer import infer, key_of, outline_of
 from customop.schema.types import (
     DEVICE,
@@ -32,7 +33,11 @@ from customop.schema.types import (
 )
 from customop.shapes.notation import Shape, least_sizes
 
-schema_page: ModuleType = later(import_module, "customop.schema.schema_page")
+if TYPE_CHECKING:
+    from customop.pages.html import Child, Element
+
+# Only notebooks need it.
+html: ModuleType = later(import_module, "customop.pages.html")
 parsing: ModuleType = later(import_module, "customop.schema.parse")
 
 
@@ -42,7 +47,7 @@ parsing: ModuleType = later(import_module, "customop.schema.parse")
 class Facts(Frozen):
     """The parameters and results of an operator, and what follows from them.
 
-    Each fact is worked out when it is first asked for.
+    Each fact is computed when it is first asked for.
 
     Attributes
     ----------
@@ -65,24 +70,24 @@ class Facts(Frozen):
 
     @cached
     def positional(self) -> tuple[Parameter, ...]:
-        """Parameters that can be passed by position."""
+        """Return parameters that can be passed by position."""
         return tuple(p for p in self.parameters if p.kind != KEYWORD_ONLY)
 
     @cached
     def keyword_only(self) -> tuple[Parameter, ...]:
-        """Parameters that can only be passed by name."""
+        """Return parameters that can only be passed by name."""
         return tuple(p for p in self.parameters if p.kind == KEYWORD_ONLY)
 
     @cached
     def array_slots(self) -> tuple[int, ...]:
-        """Positions of the parameters that are one array each."""
+        """Return positions of the parameters that are one array each."""
         return tuple(
             i for i, p in enumerate(self.parameters) if is_single_array(p.type)
         )
 
     @cached
     def nested_slots(self) -> tuple[int, ...]:
-        """Positions of the parameters with arrays inside lists, dicts or objects."""
+        """Return positions of the parameters with arrays inside lists, dicts or objects."""
         return tuple(
             i
             for i, p in enumerate(self.parameters)
@@ -91,16 +96,26 @@ class Facts(Frozen):
 
     @cached
     def written(self) -> tuple[str, ...]:
-        """Names of the parameters that the operator writes."""
+        """Return names of the parameters that the operator writes."""
         return tuple(p.name for p in self.parameters if p.is_written)
 
     @cached
     def single_return(self) -> bool:
-        """Whether the result is one array."""
+        """Return whether the result is one array."""
         return (
             len(self.returns) == 1
             and not self.is_tuple
             and is_array_type(self.returns[0].type)
+        )
+
+    @cached
+    def gives_new_array(self) -> bool:
+        """Return whether a call writes nothing, and its result is one array of its own."""
+        return (
+            len(self.returns) == 1
+            and not self.is_tuple
+            and not self.written
+            and self.returns[0].alias is None
         )
 
     @cached
@@ -113,7 +128,7 @@ class Facts(Frozen):
 
     @cached
     def is_plain(self) -> bool:
-        """Whether a call is arrays in, one array out: most calls of most programs."""
+        """Return whether a call is arrays in, one array out, as most calls are."""
         return (
             self.single_return
             and not self.nested_slots
@@ -123,26 +138,26 @@ class Facts(Frozen):
 
     @cached
     def is_unary(self) -> bool:
-        """Whether its only array comes first, all else having defaults."""
+        """Return whether its only array comes first, and all else has defaults."""
         return self.array_slots == (0,) and all(
             p.default is not MISSING for p in self.parameters[1:]
         )
 
     @cached
     def is_factory(self) -> bool:
-        """Whether it makes arrays on the device that a parameter names."""
+        """Return whether it makes arrays on the device that a parameter names."""
         return self.device_slot is not None and not any(
             is_array_type(part) for p in self.parameters for part in parts(p.type)
         )
 
     @cached
     def has_generator(self) -> bool:
-        """Whether a parameter takes a random generator."""
+        """Return whether a parameter takes a random generator."""
         return any(GENERATOR in parts(p.type) for p in self.parameters)
 
     @cached
     def list_slot(self) -> int:
-        """Position of the list that has all arrays of a call with one result; -1 for none."""
+        """Position of the list with all arrays of a call with one result; else -1."""
         if self.array_slots or not self.single_return or self.keyword_only:
             return -1
         if len(self.nested_slots) != 1 or self.written:
@@ -166,7 +181,7 @@ class Facts(Frozen):
 
     @cached
     def keyword_names(self) -> tuple[str, ...]:
-        """Names of the parameters that can only be passed by name."""
+        """Return names of the parameters that can only be passed by name."""
         return tuple(p.name for p in self.keyword_only)
 
 
@@ -217,13 +232,13 @@ class Schema(Facts):
 
     @cached
     def has_shapes(self) -> bool:
-        """Whether a type says something about the shape or the elements of an array."""
+        """Return whether a type has a shape or elements for an array."""
         types = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
         return any(map(has_shape, types))
 
     @cached
     def least_sizes(self) -> dict[str, int]:
-        """Names in the shapes of parameters, each with the least length that it can have.
+        """Return names in the shapes of parameters, each with its least length.
 
         In the order of the schema. Names of `int` parameters can be among them.
         """
@@ -231,7 +246,7 @@ class Schema(Facts):
 
     @cached
     def loop_names(self) -> tuple[str, ...]:
-        """Names such as ``*batch`` in the shapes of parameters; empty for ``...``."""
+        """Return names such as ``*batch`` in the shapes of parameters; empty for ``...``."""
         shapes = [s for p in self.parameters for s in shapes_in(p.type)]
         return tuple(dict.fromkeys(s.loop.name for s in shapes if s.loop))
 
@@ -240,7 +255,7 @@ class Schema(Facts):
         sizes: Mapping[str, int],
         loops: Mapping[str, tuple[int, ...]] | tuple[int, ...] = (),
     ) -> dict[str, tuple[int, ...]]:
-        """Shapes of arrays that fit the schema, for given lengths of its names.
+        """Return shapes of arrays that fit the schema, for given lengths of its names.
 
         Parameters
         ----------
@@ -335,7 +350,7 @@ class Schema(Facts):
         return f"({', '.join(self.parameter_texts())}) -> {self.returns_text()}"
 
     def _repr_html_(self) -> str:
-        return str(schema_page.schema_html(self))
+        return _page_of(self)
 
     def parameter_texts(self) -> list[str]:
         """Return the parameters as they are printed, with ``/`` and ``*`` between them."""
@@ -591,3 +606,119 @@ def infer_schema(
             do='write op_name="scale", or leave it out',
         )
     return f"{op_name or ''}{Schema.infer(fn, mutates_args, sys._getframe(1))}"
+
+
+# ---- arguments of calls, coerced one by one ----
+
+
+def coercion(
+    qualname: str, schema: Schema, parameter: Parameter
+) -> Callable[[Any], Any]:
+    """Make a function that coerces one argument and names it in errors."""
+    declared, name = parameter.type, parameter.name
+    fits = exact_test(declared) or (lambda value: False)
+
+    def coerce_argument(value: Any) -> Any:
+        if fits(value):
+            return value
+        try:
+            return coerce(value, declared)
+        except Mismatch as error:
+            raise schema.error(
+                ArgumentError,
+                qualname,
+                f"argument '{name}' {error}",
+                do=remedy(declared, value, name),
+                parameter=name,
+            ) from None
+
+    return coerce_argument
+
+
+# ---- schemas in notebooks ----
+
+
+def _page_of(schema: Schema) -> str:
+    """Write a schema as HTML for notebooks."""
+    blocks = [html.title("Schema", ""), signature(schema), *parameter_tables(schema)]
+    return str(html.in_notebook(html.card(*blocks)))
+
+
+def signature(schema: Schema, qualname: str = "") -> Element:
+    """Color the text of a schema that `Schema.show` writes."""
+    by_text = {str(p): p for p in schema.parameters}
+    parts: list[Child] = [html.element("span", qualname, class_="parameter"), "("]
+    for number, text in enumerate(schema.parameter_texts()):
+        parts += [", "] if number else []
+        parts += _colored(by_text[text]) if text in by_text else [_mark(text)]
+    parts += [") ", _mark("->"), " "]
+    parts.append(html.element("span", schema.returns_text(), class_="type"))
+    found: Element = html.element("code", *parts, class_="signature")
+    return found
+
+
+def _mark(text: str) -> Element:
+    found: Element = html.element("span", text, class_="mark")
+    return found
+
+
+def _colored(p: Parameter) -> Iterator[Child]:
+    """Color a parameter: its type, its name, and its default."""
+    kind, default = _split(p)
+    yield html.element("span", kind, class_="type")
+    yield " "
+    yield html.element("span", p.name, class_="parameter")
+    if p.default is not MISSING:
+        yield "="
+        yield html.element("span", default, class_="value")
+
+
+def _split(p: Parameter) -> tuple[str, str]:
+    """Return the texts of the type, with its alias, and of the default."""
+    text = str(p)
+    required = text if p.default is MISSING else str(p.replaced(default=MISSING))
+    return required[: -len(p.name) - 1], text[len(required) + 1 :]
+
+
+def parameter_tables(schema: Schema) -> list[Element]:
+    """Make tables of the parameters and of the results; empty ones are left out."""
+    rows: list[list[Child]] = []
+    for p in schema.parameters:
+        kind, default = _split(p)
+        how = p.kind.replace("_", " ").replace("positional only", "by position only")
+        how = {"positional": "", "keyword only": "by name only"}.get(how, how)
+        notes = [html.badge("written", "warn")] if p.is_written else []
+        rows.append(
+            [
+                html.mono(p.name),
+                html.mono(kind),
+                html.mono(default) if default else "",
+                _noted(how, notes),
+            ]
+        )
+    tables = (
+        [_trimmed(["parameter", "type", "default", "passed"], rows)] if rows else []
+    )
+    found: list[list[Child]] = [
+        [
+            html.mono(r.name or f"result {i}"),
+            html.mono(str(r).removesuffix(f" {r.name}")),
+        ]
+        for i, r in enumerate(schema.returns)
+    ]
+    if len(schema.returns) > 1 or any(r.name for r in schema.returns):
+        tables.append(html.grid(["result", "type"], found))
+    return tables
+
+
+def _noted(text: str, notes: list[Element]) -> Child:
+    return html.element("span", text, " ", *notes) if notes else text
+
+
+def _trimmed(columns: list[str], rows: list[list[Child]]) -> Element:
+    """Make a table without the columns in which all cells are empty."""
+    empty = ("", html.mono(""))
+    used = [i for i in range(len(columns)) if any(row[i] not in empty for row in rows)]
+    cells = [[row[i] for i in used] for row in rows]
+    found: Element = html.grid([columns[i] for i in used], cells)
+    return found

@@ -21,76 +21,13 @@ from customop.schema.types import (
 from customop.shapes.lengths import AxisFault, Sizes, known_names
 from customop.shapes.sizes import Symbolic
 
-
-class Seen(NamedTuple):
-    """An array among arguments or results: its name in messages, and its type."""
-
-    who: str
-    value: Any
-    declared: ArrayType
-    parameter: str
-
-
-def _seen(who: str, value: Any, declared: SchemaType, parameter: str) -> Iterator[Seen]:
-    """Arrays in a value that have a shape in their type."""
-    for where, v, array_type in typed_arrays(value, declared):
-        if array_type.shape is not None and is_array(v):
-            yield Seen(f"{who}{where}", v, array_type, parameter)
-
-
-def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:
-    for p, value in zip(schema.parameters, args, strict=True):
-        yield from _seen(f"'{p.name}'", value, p.type, p.name)
-
-
-def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
-    """Whole numbers among the arguments, which shapes can name."""
-    return {
-        p.name: value
-        for p, value in zip(schema.parameters, args, strict=True)
-        if (type(value) is int or _is_size(value)) and is_number(p.type)
-    }
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Symbolic)  # the coercion to int has left only these
-
-
-def is_number(declared: SchemaType) -> bool:
-    """Whether a parameter of this type is a length that shapes can name."""
-    return (declared.item if isinstance(declared, Maybe) else declared) == Base("int")
-
-
-def _bind(sizes: Sizes, arrays: Sequence[Seen]) -> Sizes:
-    for seen in arrays:
-        assert seen.declared.shape is not None
-        sizes.add(seen.who, seen.declared.shape, tuple(seen.value.shape))
-    sizes.settle()
-    return sizes
-
-
-def sizes_of(qualname: str, schema: Schema, args: Sequence[Any]) -> Sizes:
-    """Lengths of the names in a schema, from the arguments of a call.
-
-    Raises
-    ------
-    ShapeError
-        If the arguments do not fit their shapes.
-    """
-    arrays = list(_arguments(schema, args))
-    try:
-        return _bind(Sizes(_numbers(schema, args)), arrays)
-    except AxisFault as fault:
-        raise _misshapen(qualname, schema, arrays, fault) from None
-
-
 # ---- arguments ----
 
 
 def argument_fault(
     qualname: str, schema: Schema, args: Sequence[Any]
 ) -> CustomOpError | None:
-    """Why arguments do not fit the shapes of a schema, or None."""
+    """Explain why arguments do not fit the shapes of a schema, or return None."""
     for seen in _arguments(schema, args):
         if not _has_element(seen):
             return schema.error(
@@ -136,7 +73,7 @@ def _has_element(seen: Seen) -> bool:
 
 
 def _example(element: str) -> str:
-    """How to write a dtype of a class of elements."""
+    """Write an example of a dtype of a class of elements."""
     row = ELEMENTS[element]
     name = row.dtypes[0].__name__ if row.kinds else f'"{element}"'
     return f"np.{name}" if row.kinds not in ("", "b") else name
@@ -146,7 +83,7 @@ def _example(element: str) -> str:
 
 
 def check_results(schema: Schema, args: Sequence[Any], values: Sequence[Any]) -> str:
-    """Why results do not fit their shapes, with those of the arguments; or nothing."""
+    """Explain why results do not fit their shapes and the arguments, or nothing."""
     found = zip(schema.returns, values, strict=True)
     pairs = [(f"output {i}", v, r.type) for i, (r, v) in enumerate(found)]
     arrays = [seen for pair in pairs for seen in _seen(*pair, "")]
@@ -189,5 +126,70 @@ def check_definition(qualname: str, schema: Schema) -> None:
 
 
 def number_names(schema: Schema) -> list[str]:
-    """Names of the parameters that are lengths for shapes to name."""
+    """Return the names of the parameters that are lengths for shapes to name."""
     return [p.name for p in schema.parameters if is_number(p.type)]
+
+
+# ---- arrays with a shape, and the lengths of its names ----
+
+
+class Seen(NamedTuple):
+    """An array among arguments or results: its name in messages, and its type."""
+
+    who: str
+    value: Any
+    declared: ArrayType
+    parameter: str
+
+
+def _seen(who: str, value: Any, declared: SchemaType, parameter: str) -> Iterator[Seen]:
+    """Return the arrays in a value that have a shape in their type."""
+    for where, v, array_type in typed_arrays(value, declared):
+        if array_type.shape is not None and is_array(v):
+            yield Seen(f"{who}{where}", v, array_type, parameter)
+
+
+def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:
+    for p, value in zip(schema.parameters, args, strict=True):
+        yield from _seen(f"'{p.name}'", value, p.type, p.name)
+
+
+def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
+    """Return the whole numbers among the arguments, which shapes can name."""
+    return {
+        p.name: value
+        for p, value in zip(schema.parameters, args, strict=True)
+        if (type(value) is int or _is_size(value)) and is_number(p.type)
+    }
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Symbolic)  # the coercion to int has left only these
+
+
+def is_number(declared: SchemaType) -> bool:
+    """Return whether a parameter of this type is a length that shapes can name."""
+    return (declared.item if isinstance(declared, Maybe) else declared) == Base("int")
+
+
+def _bind(sizes: Sizes, arrays: Sequence[Seen]) -> Sizes:
+    for seen in arrays:
+        assert seen.declared.shape is not None
+        sizes.add(seen.who, seen.declared.shape, tuple(seen.value.shape))
+    sizes.settle()
+    return sizes
+
+
+def sizes_of(qualname: str, schema: Schema, args: Sequence[Any]) -> Sizes:
+    """Return the lengths of the names in a schema, from the arguments of a call.
+
+    Raises
+    ------
+    ShapeError
+        If the arguments do not fit their shapes.
+    """
+    arrays = list(_arguments(schema, args))
+    try:
+        return _bind(Sizes(_numbers(schema, args)), arrays)
+    except AxisFault as fault:
+        raise _misshapen(qualname, schema, arrays, fault) from None

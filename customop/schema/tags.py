@@ -252,7 +252,7 @@ def _check_out(qualname: str, schema: Schema) -> None:
 
 
 def _maybe_out(qualname: str, schema: Schema, p: Parameter) -> SchemaError:
-    """The error for a result that is a fresh array in some calls only."""
+    """Make the error for a result that is a fresh array in some calls only."""
     return schema.error(
         SchemaError,
         qualname,
@@ -264,7 +264,7 @@ def _maybe_out(qualname: str, schema: Schema, p: Parameter) -> SchemaError:
 
 
 def _with_aliases(qualname: str, schema: Schema, written: Sequence[str]) -> Schema:
-    """The schema whose results are the written parameters, in order."""
+    """Return the schema whose results are the written parameters, in order."""
     aliases = [p.alias for p in schema.parameters if p.is_written]
     fits = schema.is_tuple is (len(written) > 1) and len(schema.returns) == len(written)
     if not fits or not all(map(_can_be, schema.returns, aliases)):
@@ -280,7 +280,7 @@ def _with_aliases(qualname: str, schema: Schema, written: Sequence[str]) -> Sche
 
 
 def _can_be(r: Return, alias: Alias | None) -> bool:
-    """Whether a result can be a written argument."""
+    """Return whether a result can be a written argument."""
     return is_array_type(r.type) and r.alias in (None, alias)
 
 

@@ -1,8 +1,9 @@
-"""SciPy's functions as operators: import it by name, after ``pip install scipy``.
+"""SciPy's functions as operators. Import this module by name, after ``pip install scipy``.
 
-`special`, `linalg` and `sparse` have the functions that work on traced, fake and plain
-arrays. The ufuncs of `scipy.special` themselves work too, once this is imported; the other
-functions of SciPy would ask traced values for their numbers. Start with `special_ufuncs`.
+The functions in `special`, `linalg` and `sparse` work on traced, fake and plain arrays.
+After this import, the ufuncs of `scipy.special` itself work too. Other functions of
+SciPy fail for traced values, because they need real arrays. Start with
+`special_ufuncs`.
 """
 
 from customop.scipy import linalg, sparse, special

@@ -1,9 +1,9 @@
 """`scipy.linalg` on traced, fake and plain arrays.
 
-SciPy's own functions ask traced values for their numbers, so call these. They have SciPy's
-parameters and take stacks of matrices; `overwrite_a` and `check_finite` change nothing for
-traced values. Plain arrays go to SciPy. A function that reads one triangle of a matrix has
-its gradient in that triangle.
+Call these functions instead of SciPy's own, which cannot read traced values. They have
+SciPy's parameters and take stacks of matrices. For traced values, `overwrite_a` and
+`check_finite` have no effect. Plain arrays are passed to SciPy. If a function reads
+only one triangle of a matrix, the gradient is in that triangle too.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = [
     "toeplitz",
 ]
 
-# pyright infers types from SciPy's code, and gets some wrong.
+# pyright infers types from SciPy's code and gets some of them wrong.
 linalg: Any = _linalg
 
 
 # ---- linear equations ----
 
-# Names of structures -> what is read of the matrix.
+# Name of a structure -> the part of the matrix that is read.
 _STRUCTURES: dict[str | None, str] = {
     **dict.fromkeys((None, "gen", "general", "banded"), "all"),
     **dict.fromkeys(("sym", "symmetric"), "symmetric"),
@@ -69,7 +69,7 @@ _STRUCTURES: dict[str | None, str] = {
 
 
 def _structured(name: str, a: Any, assume_a: str | None, lower: bool) -> Any:
-    """The matrix that is meant where only a part of one is read."""
+    """Return the full matrix, where `assume_a` says that only a part of it is read."""
     a = as_array(a)
     if assume_a not in _STRUCTURES:
         known = ", ".join(repr(key) for key in _STRUCTURES)
@@ -100,7 +100,7 @@ def solve(
     assume_a: str | None = None,
     transposed: bool = False,
 ) -> Array:
-    """Solve linear equations ``a x = b``; as `scipy.linalg.solve`.
+    """Solve linear equations ``a x = b``, as `scipy.linalg.solve` does.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def inv(
     assume_a: str | None = None,
     lower: bool = False,
 ) -> Array:
-    """Invert matrices; as `scipy.linalg.inv`.
+    """Invert matrices, as `scipy.linalg.inv` does.
 
     Parameters
     ----------
@@ -172,14 +172,14 @@ def inv(
     array([[-0.25]])
     """
     if is_plain(a):
-        if assume_a is None and not lower:  # parameters of SciPy 1.17
+        if assume_a is None and not lower:  # SciPy has these parameters since 1.17
             return linalg.inv(a, overwrite_a, check_finite)
         return linalg.inv(a, overwrite_a, check_finite, assume_a=assume_a, lower=lower)
     return np.linalg.inv(_structured("inv", a, assume_a, lower))
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """Determinants of matrices; as `scipy.linalg.det`.
+    """Compute determinants of matrices, as `scipy.linalg.det` does.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
 def cholesky(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Array:
-    """Cholesky factor of positive definite matrices; as `scipy.linalg.cholesky`.
+    """Compute Cholesky factors of positive definite matrices, as `scipy.linalg.cholesky`.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def cholesky(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, bool]:
-    """Cholesky factor for `cho_solve`; as `scipy.linalg.cho_factor`.
+    """Compute the Cholesky factor for `cho_solve`, as `scipy.linalg.cho_factor` does.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def cho_factor(
     Returns
     -------
     c : array
-        The factor. Its other triangle is zero for traced arrays; SciPy leaves numbers of
-        `a` there.
+        The factor. For traced arrays its other triangle is zero; SciPy leaves elements
+        of `a` there.
     lower : bool
         As given.
 
@@ -282,12 +282,12 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solve equations by the factor of `cho_factor`; as `scipy.linalg.cho_solve`.
+    """Solve equations with the factor of `cho_factor`, as `scipy.linalg.cho_solve` does.
 
     Parameters
     ----------
     c_and_lower : tuple of array and bool
-        What `cho_factor` returns.
+        The result of `cho_factor`.
     b : array, shape (n,) or (..., n, k)
     overwrite_b, check_finite : bool
         For plain arrays only.
@@ -316,7 +316,7 @@ def cho_solve(
 
 
 def expm(A: Any) -> Array:  # noqa: N803  # SciPy's name
-    """Exponential of matrices; as `scipy.linalg.expm`.
+    """Compute the exponentials of matrices, as `scipy.linalg.expm` does.
 
     Parameters
     ----------

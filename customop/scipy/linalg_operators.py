@@ -38,8 +38,7 @@ from customop.numpy.rules import (
 )
 from customop.scipy.ufunc_rules import is_plain
 
-# ---- operators behind `customop.scipy.linalg` ----
-# Triangular systems, LU factors, expm.
+# ---- operators: triangular systems, expm, LU factors ----
 
 
 def _check_square(name: str, shape: Any) -> None:
@@ -62,7 +61,7 @@ def _check_square(name: str, shape: Any) -> None:
 def solve_triangular_matrices(
     a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool
 ) -> Any:
-    """Solve with one triangle of `a`, or of its transpose where it is turned."""
+    """Solve with one triangle of `a`, transposed if `turned`."""
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if not math.prod(shape) * b.size * a.size:
         core = b.shape[-2:]
@@ -75,7 +74,7 @@ def solve_triangular_matrices(
 
 
 def _lapack_dtype(*arrays: Any) -> Any:
-    """The dtype in which LAPACK computes: the shortest that holds the numbers, or double."""
+    """Return the dtype in which LAPACK computes; longer dtypes become double."""
     found = np.result_type(np.float32, *[x.dtype for x in arrays])
     return np.dtype({"g": "d", "G": "D"}.get(found.char, found.char))
 
@@ -95,7 +94,7 @@ def _(a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool) -> FakeArr
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
-    """The part of matrices that a triangular system reads."""
+    """Return the triangle of matrices that a triangular system reads."""
     skipped = int(unit_diagonal)
     return np.tril(x, -skipped) if lower else np.triu(x, skipped)
 
@@ -148,7 +147,7 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, *options: Any) -> Any:
     "scipy::expm", mutates_args=(), schema="(Array a) -> Array", device_types="cpu"
 )
 def expm(a: Any) -> Any:
-    """Exponentials of matrices."""
+    """Compute the exponentials of matrices."""
     return np.ascontiguousarray(scipy_linalg.expm(a), _exponential_dtype(a))
 
 
@@ -159,7 +158,10 @@ def _() -> list[Any]:
 
 
 def _exponential_dtype(a: Any) -> Any:
-    """The dtype of an exponential: SciPy takes float16 for float32, but for one element."""
+    """Return the dtype of an exponential; for float16 it is float32.
+
+    SciPy itself does the same, except for matrices with one element.
+    """
     return np.dtype(np.float32) if a.dtype == np.float16 else linalg_dtype(a)
 
 
@@ -170,7 +172,7 @@ def _(a: Any) -> FakeArray:
 
 
 def _frechet(a: Any, t: Any) -> Any:
-    """The derivative of expm in a direction: a block of the expm of a larger matrix."""
+    """Return the derivative of expm in direction `t`, as a block of a larger expm."""
     size = a.shape[-1]
     zero = np.zeros_like(a)
     rows = [np.concatenate([a, t], -1), np.concatenate([zero, a], -1)]
@@ -200,9 +202,9 @@ expm.register_vmap(lambda info, in_dims, a: (expm(batch_first(a, in_dims[0])), 0
     device_types="cpu",
 )
 def lu_factor_matrices(a: Any) -> Any:
-    """LU factors in one matrix, and the swaps of rows."""
+    """Return LU factors in one matrix, and the swaps of rows."""
     found, places = scipy_linalg.lu_factor(a, check_finite=False)
-    # Of matrices without elements SciPy keeps the dtype.
+    # SciPy keeps the dtype of empty matrices, so it is converted here.
     packed = np.ascontiguousarray(found, _lapack_dtype(a))
     return packed, np.ascontiguousarray(places, np.int32)
 
@@ -235,7 +237,7 @@ def _() -> list[Any]:
     device_types="cpu",
 )
 def permutation(places: Any, rows: int) -> Any:
-    """The order of the rows after the swaps that LAPACK notes."""
+    """Return the order of the rows after the swaps that LAPACK reports."""
     lead = places.shape[:-1]
     order = np.broadcast_to(np.arange(rows), (*lead, rows)).copy()
     for at in np.ndindex(lead):
@@ -260,12 +262,12 @@ permutation.register_vmap(
 
 
 def _sorted_rows(x: Any, order: Any) -> Any:
-    """Matrices with their rows in another order."""
+    """Return matrices with their rows in another order."""
     return np.take_along_axis(x, np.expand_dims(order, -1), -2)
 
 
 def _between(packed: Any, x: Any) -> Any:
-    """The inverse of L, times x, times the inverse of U."""
+    """Return the inverse of L, times x, times the inverse of U."""
     left = solve_triangular_matrices(packed, x, False, True, True)
     return transposed(
         solve_triangular_matrices(packed, transposed(left), True, False, False)
@@ -273,7 +275,7 @@ def _between(packed: Any, x: Any) -> Any:
 
 
 def _parts(packed: Any) -> tuple[Any, Any]:
-    """L without its diagonal of ones, and U."""
+    """Return L without its diagonal of ones, and U."""
     return np.tril(packed, -1), np.triu(packed)
 
 
@@ -291,7 +293,7 @@ def _lu_backward(ctx: Any, g: Any, _: Any) -> Any:
     by_lower, by_upper = _parts(g)
     inner = np.matmul(transposed(lower), by_lower) + by_lower
     inner = np.tril(inner, -1) + np.triu(np.matmul(by_upper, transposed(upper)))
-    # The transpose of `_between`.
+    # The next two lines compute the transpose of `_between`.
     turned = solve_triangular_matrices(packed, transposed(inner), False, False, False)
     found = solve_triangular_matrices(packed, transposed(turned), True, True, True)
     return fit(_sorted_rows(found, np.argsort(order, axis=-1)), ctx.like)
@@ -325,26 +327,25 @@ lu_factor_matrices.register_vmap(
 )
 
 
-# ---- triangular ----
-# Triangular systems, as `scipy.linalg` has them, and arguments of all its functions.
+# ---- functions for triangular systems, with SciPy's parameters ----
 
 
-# pyright infers types from SciPy's code, and gets some wrong.
+# pyright infers types from SciPy's code and gets some of them wrong.
 linalg: Any = _linalg
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; numbers and lists as an array of NumPy."""
+    """Convert numbers and lists to NumPy arrays; return arrays unchanged."""
     return x if hasattr(x, "shape") else np.asarray(x)
 
 
 def columns(fn: Callable[[Any], Any], b: Any) -> Any:
-    """Solve for a vector as for a matrix of one column."""
+    """Call `fn` on a vector `b` as a matrix with one column."""
     b = as_array(b)
     return fn(b) if len(b.shape) != 1 else fn(np.expand_dims(b, -1))[..., 0]
 
 
-# SciPy's codes of transposes.
+# SciPy's codes for transposes.
 _TRANSPOSES: dict[Any, int] = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 
 
@@ -357,7 +358,7 @@ def solve_triangular(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solve equations with a triangular matrix; as `scipy.linalg.solve_triangular`.
+    """Solve equations with a triangular matrix, as `scipy.linalg.solve_triangular` does.
 
     Parameters
     ----------
@@ -369,7 +370,7 @@ def solve_triangular(
     lower : bool
         Whether the lower triangle is read.
     unit_diagonal : bool
-        Whether the diagonal is taken as ones, and not read.
+        Whether the diagonal is assumed to be ones and is not read.
     overwrite_b, check_finite : bool
         For plain arrays only.
 
@@ -400,17 +401,17 @@ def solve_triangular(
     return columns(solved, b)
 
 
-# ---- LU factors of matrices, as `scipy.linalg` has them ----
+# ---- functions for LU factors, with SciPy's parameters ----
 
 
-# pyright infers types from SciPy's code, and gets some wrong.
+# pyright infers types from SciPy's code and gets some of them wrong.
 linalg_lu_factors: Any = _linalg
 
 
 def lu_factor(
     a: Any, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array]:
-    """LU factors in one matrix, and the swaps of rows; as `scipy.linalg.lu_factor`.
+    """Compute LU factors and the swaps of rows, as `scipy.linalg.lu_factor` does.
 
     Parameters
     ----------
@@ -448,12 +449,12 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solve equations by the factors of `lu_factor`; as `scipy.linalg.lu_solve`.
+    """Solve equations with the factors of `lu_factor`, as `scipy.linalg.lu_solve` does.
 
     Parameters
     ----------
     lu_and_piv : tuple of array
-        What `lu_factor` returns.
+        The result of `lu_factor`.
     b : array, shape (n,) or (..., n, k)
     trans : {0, 1, 2}
         Whether to solve with the matrix, its transpose, or its conjugate transpose.
@@ -491,7 +492,7 @@ def lu_solve(
 
 
 def _rows(x: Any, order: Any) -> Any:
-    """Matrices with their rows in another order."""
+    """Return matrices with their rows in another order."""
     lead = broadcast(x.shape[:-2], order.shape[:-1])
     wide = np.broadcast_to(x, (*lead, *x.shape[-2:]))
     places = np.broadcast_to(order, (*lead, order.shape[-1]))
@@ -505,23 +506,25 @@ def lu(
     check_finite: bool = True,
     p_indices: bool = False,
 ) -> tuple[Array, ...]:
-    """LU factors with a permutation of the rows; as `scipy.linalg.lu`.
+    """Compute LU factors and a permutation of the rows, as `scipy.linalg.lu` does.
 
     Parameters
     ----------
     a : array, shape (..., m, n)
         Its derivative is known for m = n.
     permute_l : bool
-        Whether the lower factor has its rows permuted; then it and the upper one are all.
+        Whether to permute the rows of the lower factor. Then only the two factors are
+        returned.
     overwrite_a, check_finite : bool
         For plain arrays only.
     p_indices : bool
-        Whether the permutation comes as indices, not as a matrix.
+        Whether to return the permutation as indices instead of a matrix.
 
     Returns
     -------
     p : array
-        Without `permute_l`: ``a = p @ l @ u``, or ``a = l[p] @ u`` with `p_indices`.
+        The permutation, without `permute_l`: ``a = p @ l @ u``, or ``a = l[p] @ u``
+        with `p_indices`.
     l, u : array
 
     Examples
@@ -551,20 +554,20 @@ def lu(
     return _rows(whole, order), lower, upper
 
 
-# ---- matrices made of vectors and matrices, as `scipy.linalg` has them ----
+# ---- special matrices, with SciPy's parameters ----
 
 
-# pyright infers types from SciPy's code, and gets some wrong.
+# pyright infers types from SciPy's code and gets some of them wrong.
 linalg_special_matrices: Any = _linalg
 
 
 def block_diag(*arrs: Any) -> Array:
-    """Matrix with these matrices along its diagonal; as `scipy.linalg.block_diag`.
+    """Make a block-diagonal matrix, as `scipy.linalg.block_diag` does.
 
     Parameters
     ----------
     *arrs : array
-        Up to two axes each.
+        The blocks, each with at most two axes.
 
     Returns
     -------
@@ -602,14 +605,14 @@ def _vectors(*given: Any) -> list[Any]:
 
 
 def toeplitz(c: Any, r: Any = None) -> Array:
-    """Matrix whose diagonals are constant; as `scipy.linalg.toeplitz`.
+    """Make a matrix with constant diagonals, as `scipy.linalg.toeplitz` does.
 
     Parameters
     ----------
     c : array, shape (m,)
         The first column.
     r : array, shape (n,), optional
-        The first row, without its first element; the conjugate of `c` by default.
+        The first row, whose first element is ignored; the conjugate of `c` by default.
 
     Returns
     -------
@@ -633,7 +636,7 @@ def toeplitz(c: Any, r: Any = None) -> Array:
 
 
 def circulant(c: Any) -> Array:
-    """Matrix whose columns are turned further each; as `scipy.linalg.circulant`.
+    """Make a matrix whose columns are shifts of `c`, as `scipy.linalg.circulant` does.
 
     Parameters
     ----------
@@ -661,14 +664,14 @@ def circulant(c: Any) -> Array:
 
 
 def hankel(c: Any, r: Any = None) -> Array:
-    """Matrix whose antidiagonals are constant; as `scipy.linalg.hankel`.
+    """Make a matrix with constant antidiagonals, as `scipy.linalg.hankel` does.
 
     Parameters
     ----------
     c : array, shape (m,)
         The first column.
     r : array, shape (n,), optional
-        The last row, without its first element; zeros by default.
+        The last row, whose first element is ignored; zeros by default.
 
     Returns
     -------

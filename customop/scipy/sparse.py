@@ -1,6 +1,6 @@
-"""Sparse matrices times arrays, for traced, fake and plain arrays.
+"""Products of sparse matrices with traced, fake and plain arrays.
 
-The matrix is a constant, or its numbers are an array that has gradients.
+The matrix is a constant, or its elements are an array that has gradients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from customop.scipy.ufunc_rules import is_plain
 __all__ = ["Matrix", "matmul", "with_data"]
 
 
-# ---- operators behind `customop.scipy.sparse`: a sparse matrix times an array ----
+# ---- operators ----
 
 
 def _product_shape(shape: Any, x: Any) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ def _product_shape(shape: Any, x: Any) -> tuple[int, ...]:
 
 
 def _by_columns(multiply: Any, x: Any, at: int) -> tuple[Any, int]:
-    """A product with a batch, whose rows are further columns of one array."""
+    """Multiply by a batch, whose members become further columns of one array."""
     columns = np.moveaxis(x, at, -1)
     count = product(columns.shape[1:])
     found = multiply(np.reshape(columns, (columns.shape[0], count)))
@@ -55,7 +55,7 @@ def _by_columns(multiply: Any, x: Any, at: int) -> tuple[Any, int]:
 
 @register_config_type
 class Fixed:
-    """A sparse matrix that is a constant.
+    """A constant sparse matrix.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Fixed:
 
     @classmethod
     def of(cls, value: Any) -> Fixed:
-        """A constant of this matrix."""
+        """Wrap a matrix of SciPy."""
         made = cls()
         made.value = value
         return made
@@ -80,7 +80,7 @@ class Fixed:
     device_types="cpu",
 )
 def fixed_matmul(matrix: Fixed, x: Any) -> Any:
-    """The product with an array of one or two axes."""
+    """Return the product with an array of one or two axes."""
     return np.ascontiguousarray(matrix.value @ x)
 
 
@@ -97,7 +97,7 @@ def _() -> list[Any]:
     return [(Fixed.of(matrix), np.array(x)) for x in _FACTORS]
 
 
-# A vector, and matrices.
+# Samples of the other factor: a vector, and two matrices.
 _FACTORS = (
     [1.0, -2.0, 0.5],
     [[1.0, 0.25], [-2.0, 3.0], [0.5, 1.5]],
@@ -106,7 +106,7 @@ _FACTORS = (
 
 
 def _keep_matrix(ctx: Any, inputs: Any, output: Any) -> None:
-    # A copy, since its numbers may be written before backward.
+    # A copy, since the matrix may be changed before backward.
     ctx.turned, ctx.like = Fixed.of(inputs[0].value.copy().T), inputs[1]
 
 
@@ -126,12 +126,12 @@ fixed_matmul.register_vmap(
     )
 )
 
-# ---- matrices of traced numbers ----
+# ---- matrices with traced elements ----
 
 
 @register_config_type
 class SparsePattern:
-    """Where the numbers of a sparse matrix are.
+    """The places of the elements of a sparse matrix.
 
     Attributes
     ----------
@@ -146,18 +146,18 @@ class SparsePattern:
 
     @classmethod
     def of(cls, rows: Any, columns: Any, shape: tuple[int, int]) -> SparsePattern:
-        """The pattern of these places."""
+        """Make a pattern from rows, columns and a shape."""
         made = cls()
         made.rows, made.columns, made.shape = rows, columns, shape
         return made
 
     def turned(self) -> SparsePattern:
-        """The pattern of the transposed matrix."""
+        """Return the pattern of the transposed matrix."""
         m, n = self.shape
         return SparsePattern.of(self.columns, self.rows, (n, m))
 
     def repeated(self, count: int) -> SparsePattern:
-        """The pattern of a matrix with this one `count` times along its diagonal."""
+        """Return the pattern of a block-diagonal matrix with `count` copies of this one."""
         m, n = self.shape
         steps = np.arange(count)[:, None]
         rows = np.ravel(self.rows + m * steps)
@@ -172,7 +172,7 @@ class SparsePattern:
     device_types="cpu",
 )
 def sparse_matmul(data: Any, pattern: SparsePattern, x: Any) -> Any:
-    """The product with an array of one or two axes."""
+    """Return the product with an array of one or two axes."""
     made = sparse.coo_array((data, (pattern.rows, pattern.columns)), pattern.shape)
     return np.ascontiguousarray(made.tocsr() @ x)
 
@@ -193,7 +193,7 @@ def _() -> list[Any]:
 
 
 def _at_places(pattern: SparsePattern, g: Any, x: Any) -> Any:
-    """Products of rows of `g` and `x` at the places of a pattern."""
+    """Return the elements of ``g @ x.T`` at the places of a pattern."""
     found = np.take(g, pattern.rows, axis=0) * np.take(x, pattern.columns, axis=0)
     return np.sum(found, axis=1) if len(found.shape) == 2 else found
 
@@ -233,7 +233,7 @@ def _(info: Any, in_dims: Any, data: Any, pattern: SparsePattern, x: Any) -> Any
     dim, _, at = in_dims
     if dim is None:
         return _by_columns(lambda x: sparse_matmul(data, pattern, x), x, at)
-    # Each row has a block of one matrix.
+    # Each member of the batch becomes a block of one matrix.
     size = info.batch_size
     rows = batch_first(x, at, size)
     flat = np.reshape(rows, (size * rows.shape[1], *rows.shape[2:]))
@@ -242,20 +242,20 @@ def _(info: Any, in_dims: Any, data: Any, pattern: SparsePattern, x: Any) -> Any
     return np.reshape(found, (size, pattern.shape[0], *found.shape[1:])), 0
 
 
-# ---- sparse matrices times arrays, for traced, fake and plain arrays ----
-# Once this module is imported, ``matrix @ x``, ``x @ matrix`` and ``matrix.dot(x)`` of
-# SciPy see operators where `x` is traced; SciPy alone would ask it for its numbers.
-# `matmul` is the same as a function. The numbers of a matrix have gradients if it is
-# made by `with_data`.
+# ---- functions for users ----
+# After this module is imported, SciPy's ``matrix @ x``, ``x @ matrix`` and
+# ``matrix.dot(x)`` call operators if `x` is traced; SciPy alone would fail. `matmul` is
+# the same as a function. The elements of a matrix have gradients if it is made by
+# `with_data`.
 
 
 class Matrix:
-    """A sparse matrix whose numbers may be traced; made by `with_data`.
+    """A sparse matrix whose elements may be traced; made by `with_data`.
 
     Attributes
     ----------
     data : array, shape (nnz,)
-        The numbers, in the order of `scipy.sparse.coo_array`.
+        The elements, in the order of `scipy.sparse.coo_array`.
     pattern : object
         Their places.
     shape : tuple of int
@@ -276,7 +276,7 @@ class Matrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Lengths of both axes."""
+        """The lengths of both axes."""
         return self.pattern.shape
 
     @property
@@ -290,7 +290,7 @@ class Matrix:
     def __rmatmul__(self, x: Any) -> Array:
         return matmul(x, self)
 
-    # NumPy and traced arrays leave x @ matrix to the matrix.
+    # NumPy and traced arrays leave ``x @ matrix`` to the matrix.
     __array_ufunc__ = None
 
 
@@ -302,25 +302,25 @@ def _matrix(a: Any) -> Matrix:
 
 
 def with_data(matrix: Any, data: Any) -> Matrix:
-    """Make a sparse matrix with the places of another one, and other numbers.
+    """Make a sparse matrix with the places of another one and new elements.
 
     Parameters
     ----------
     matrix : sparse matrix or array of SciPy
-        Its places count: with two axes.
+        A matrix with two axes. Only its places are used.
     data : array, shape (nnz,)
-        The numbers in the order of ``matrix.tocoo().data``, which for ``csr_array`` is
-        that of ``matrix.data``. They may be traced.
+        The elements, in the order of ``matrix.tocoo().data``, which for ``csr_array``
+        is that of ``matrix.data``. They may be traced.
 
     Returns
     -------
     Matrix
-        Works with ``@`` and `matmul`.
+        Can be used with ``@`` and `matmul`.
 
     Raises
     ------
     ShapeError
-        If there are more or fewer numbers than places.
+        If the number of elements differs from the number of places.
 
     Examples
     --------
@@ -351,8 +351,8 @@ def matmul(a: Any, b: Any) -> Array:
     Parameters
     ----------
     a, b : array or sparse matrix
-        One of them is sparse: of SciPy, or from `with_data`. The other one has one or two
-        axes and may be traced.
+        One of them is a sparse matrix, from SciPy or `with_data`. The other one is an
+        array with one or two axes, which may be traced.
 
     Returns
     -------
@@ -390,11 +390,11 @@ def matmul(a: Any, b: Any) -> Array:
     return a @ b if is_plain(b) else fixed_matmul(Fixed.of(a), b)
 
 
-# ---- SciPy's own operators ----
+# ---- methods of SciPy's matrices ----
 
 
 def _serving(method: Callable[[Any, Any], Any], *, is_turned: bool) -> Any:
-    """A method of SciPy's matrices that knows traced arrays."""
+    """Return a method of SciPy's matrices that also accepts traced arrays."""
 
     @wraps(method)
     def serving(self: Any, other: Any) -> Any:
@@ -406,7 +406,7 @@ def _serving(method: Callable[[Any, Any], Any], *, is_turned: bool) -> Any:
 
 
 def _serve(names: Sequence[str], classes: Sequence[type]) -> None:
-    """Let methods of SciPy's matrices know traced arrays, where they are defined."""
+    """Replace methods of SciPy's matrices by ones that accept traced arrays."""
     owners = {base for cls in classes for base in cls.__mro__}
     for owner in owners:
         for name in names:
@@ -421,5 +421,5 @@ _serve(
     ("__matmul__", "__rmatmul__", "dot"),
     [getattr(sparse, f"{f}_array") for f in _FORMATS],
 )
-# The product of the older classes, which are matrices.
+# The older matrix classes multiply with ``*``.
 _serve(("__mul__", "__rmul__"), [sparse.spmatrix])

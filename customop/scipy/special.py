@@ -1,7 +1,7 @@
 """`scipy.special` on traced, fake and plain arrays.
 
-The ufuncs here are those of SciPy themselves, which see operators once this module is
-imported. The functions have SciPy's parameters.
+The ufuncs here are SciPy's own; they call operators after this module is imported. The
+functions have SciPy's parameters.
 """
 
 from __future__ import annotations
@@ -187,19 +187,19 @@ __all__ = [
     "zeta",
 ]
 
-# They have registered themselves.
+# Importing the module has registered the operators.
 del special_ufuncs
-# pyright infers types from SciPy's code, and gets some wrong.
+# pyright infers types from SciPy's code and gets some of them wrong.
 special: Any = _special
 
 
 def zeta(x: Any, q: Any = None) -> Array:
-    """Riemann or Hurwitz zeta function; as `scipy.special.zeta`.
+    """Compute the Riemann or Hurwitz zeta function, as `scipy.special.zeta` does.
 
     Parameters
     ----------
     x : array
-        Above 1. There is no derivative by it.
+        Above 1. The derivative with respect to `x` is not available.
     q : array, optional
         1 by default.
 
@@ -220,7 +220,7 @@ def zeta(x: Any, q: Any = None) -> Array:
 
 
 def polygamma(n: Any, x: Any) -> Array:
-    """Derivatives of the digamma function; as `scipy.special.polygamma`.
+    """Compute derivatives of the digamma function, as `scipy.special.polygamma` does.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def polygamma(n: Any, x: Any) -> Array:
 
 
 def multigammaln(a: Any, d: int) -> Array:
-    """Logarithm of the multivariate gamma function; as `scipy.special.multigammaln`.
+    """Compute the log of the multivariate gamma function, as `scipy.special.multigammaln`.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def multigammaln(a: Any, d: int) -> Array:
     """
     if is_plain(a):
         return special.multigammaln(a, d)
-    # A double, so that single precision gives doubles, as SciPy's sum does.
+    # A double, so that single precision gives doubles, as in SciPy.
     total: Any = np.float64((d * (d - 1) * 0.25) * math.log(math.pi))
     for j in range(1, d + 1):
         total = total + special.gammaln(a - (j - 1.0) / 2)
@@ -302,7 +302,7 @@ def logsumexp(
     keepdims: bool = False,
     return_sign: bool = False,
 ) -> Any:
-    """Logarithm of a sum of exponentials; as `scipy.special.logsumexp`.
+    """Compute the logarithm of a sum of exponentials, as `scipy.special.logsumexp` does.
 
     Parameters
     ----------
@@ -313,9 +313,9 @@ def logsumexp(
     b : array, optional
         Factors of the exponentials.
     keepdims : bool
-        Whether the reduced axes stay, with length 1.
+        Whether to keep the reduced axes, with length 1.
     return_sign : bool
-        Whether the sign of the sum comes too; else a negative sum gives nan.
+        Whether to return the sign of the sum too. Without it, a negative sum gives nan.
 
     Returns
     -------
@@ -358,13 +358,13 @@ def _real(name: str, x: Any) -> Any:
 
 
 def _finite_top(a: Any, axis: Any) -> Any:
-    """The greatest elements along an axis as constants; 0 where they are not finite."""
+    """Return the maxima along an axis as constants; 0 where they are not finite."""
     top = stop_gradient(np.max(a, axis=axis, keepdims=True, initial=-np.inf))
     return np.where(np.isfinite(top), top, 0.0).astype(a.dtype)
 
 
 def softmax(x: Any, axis: Any = None) -> Array:
-    """Exponentials divided by their sum; as `scipy.special.softmax`.
+    """Divide exponentials by their sum, as `scipy.special.softmax` does.
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ def softmax(x: Any, axis: Any = None) -> Array:
 
 
 def log_softmax(x: Any, axis: Any = None) -> Array:
-    """Logarithm of the softmax; as `scipy.special.log_softmax`.
+    """Compute the logarithm of the softmax, as `scipy.special.log_softmax` does.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""The ufuncs of `scipy.special` that have derivatives in closed form.
+"""Derivatives of the ufuncs of `scipy.special`.
 
-Each row names a ufunc, its parameters and their formulas; None where the derivative is
-not known in closed form. Sources: NIST Digital Library of Mathematical Functions, sections
-5.4, 5.9 (gamma), 6.2 (integrals), 7.2 (error functions), 8.17 (beta), 10.6, 10.29 (Bessel),
-13.3, 15.5 (hypergeometric), 25.11 (zeta).
+Each row names a ufunc, its parameters and their formulas. A formula is None if the
+derivative has no closed form. Sources: NIST Digital Library of Mathematical Functions,
+sections 5.4, 5.9 (gamma), 6.2 (integrals), 7.2 (error functions), 8.17 (beta), 10.6,
+10.29 (Bessel), 13.3, 15.5 (hypergeometric), 25.11 (zeta).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from customop.scipy.ufunc_rules import (
     ufunc_operator,
 )
 
-# ---- the ufuncs of `scipy.special` that have derivatives in closed form ----
+# ---- formulas ----
 
 
 _PI = math.pi
@@ -41,7 +41,7 @@ _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _DEGREE = math.pi / 180.0
 
 
-# zeta and polygamma are functions around private ufuncs.
+# SciPy's zeta is a Python function around a private ufunc.
 def _zeta(x: Any, q: Any) -> Any:
     return special.zeta(x, q)
 
@@ -65,9 +65,10 @@ def _trigamma(x: Any) -> Any:
 
 
 def _rgamma(g: Any, x: Any) -> Any:
-    """The derivative of 1 / gamma; left of 1/2 by gamma(1 - x) sin(pi x) / pi.
+    """Return the gradient of 1 / gamma.
 
-    So it has no poles at the zeros of the function, and neither have its derivatives.
+    Left of 1/2 it uses 1 / gamma(x) = gamma(1 - x) sin(pi x) / pi. So neither it nor
+    its derivatives have poles at the zeros of the function.
     """
     if is_complex(x):
         return -g * special.rgamma(x) * special.digamma(x)
@@ -88,20 +89,23 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 
 
 def _psi_between(g: Any, y: Any, a: Any, b: Any) -> Any:
-    """G y (psi(a) - psi(a + b))."""
+    """Return ``g y (psi(a) - psi(a + b))``."""
     return g * y * (special.digamma(a) - special.digamma(a + b))
 
 
 def _is_pole(x: Any) -> Any:
-    """Whether gamma has a pole there. Its inverse is 0 for large numbers, too."""
+    """Return whether gamma has a pole at x.
+
+    ``1 / gamma(x) == 0`` would not tell: it also holds for large x.
+    """
     return np.less_equal(x, 0) & np.equal(np.floor(x), x)
 
 
 def _poch_base(g: Any, z: Any, m: Any, y: Any) -> Any:
-    """G y (psi(z + m) - psi(z)), where poles of psi cancel zeros or each other.
+    """Return ``g y (psi(z + m) - psi(z))``; poles of psi cancel zeros or each other.
 
-    Poch(z, m) is gamma(z + m) / gamma(z); 1 for m = 0, whatever z is. Where z + m is a
-    pole too, psi(1 - z) has the same differences.
+    Here poch(z, m) is gamma(z + m) / gamma(z), which is 1 for m = 0 and any z. If both
+    z and z + m are poles, psi(1 - z) has the same differences.
     """
     is_one, at_pole = np.equal(m, 0), _is_pole(z)
     ends_there = at_pole & _is_pole(z + m)
@@ -118,25 +122,25 @@ def _poch_base(g: Any, z: Any, m: Any, y: Any) -> Any:
 
 
 def _expn_before(n: Any, x: Any) -> Any:
-    """The exponential integral of the order n - 1, which SciPy has from 0 on."""
+    """Return the exponential integral of order n - 1; SciPy has none below order 0."""
     is_first = np.equal(n, 0)
     known = special.expn(np.where(is_first, 0, n - 1), x)
     return np.where(is_first, np.exp(-x) * (1.0 + x) / (x * x), known)
 
 
 def _hyp2f1(g: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    """The derivative by x; 0 for a b = 0, where the function is 1 for every c."""
+    """Return the gradient for x; it is 0 for a b = 0, where the function is 1 for any c."""
     is_one = np.equal(a * b, 0)
     slope = a * b / np.where(is_one, 1.0, c)
     return g * np.where(is_one, 0.0, slope * special.hyp2f1(a + 1, b + 1, c + 1, x))
 
 
-# The coefficients (2 k - 1)!! of the asymptotic series of erfcx and dawsn, from k = 1 on.
+# Coefficients (2 k - 1)!! of the asymptotic series of erfcx and dawsn, from k = 1.
 _TAIL = [float(math.prod(range(1, 2 * k, 2))) for k in range(1, 17)]
 
 
 def _tail(is_far: Any, x: Any, sign: float) -> Any:
-    """The sum of (2 k - 1)!! (sign / 2 x^2)^k, where x is far from 0."""
+    """Return the sum of (2 k - 1)!! (sign / 2 x^2)^k, for x far from 0."""
     far = np.where(is_far, x, 16.0)
     u = sign * 0.5 / far / far
     total = np.zeros_like(u)
@@ -146,7 +150,7 @@ def _tail(is_far: Any, x: Any, sign: float) -> Any:
 
 
 def _erfcx(g: Any, x: Any, y: Any) -> Any:
-    """2 x y - 2 / sqrt(pi), whose terms cancel where x is large."""
+    """Return 2 x y - 2 / sqrt(pi), whose terms cancel for large x."""
     is_far = np.greater(np.real(x), _FAR)
     near = np.where(is_far, 0.0, x)
     found = np.where(is_far, _tail(is_far, x, -1.0), _ROOT_PI * near * y - 1.0)
@@ -154,23 +158,23 @@ def _erfcx(g: Any, x: Any, y: Any) -> Any:
 
 
 def _dawsn(g: Any, x: Any, y: Any) -> Any:
-    """1 - 2 x y, whose terms cancel where x is large."""
+    """Return 1 - 2 x y, whose terms cancel for large x."""
     is_far = np.greater(np.real(x * x), _FAR * _FAR)
     near = np.where(is_far, 0.0, x)
     return g * np.where(is_far, -_tail(is_far, x, 1.0), 1.0 - 2.0 * near * y)
 
 
-# From here on 16 terms of the series have 16 digits.
+# Beyond this distance from 0, 16 terms of the series give 16 digits.
 _FAR = 10.0
 
 
 def _mills(x: Any) -> Any:
-    """The normal distribution over its density, times sqrt(2 / pi)."""
+    """Return the normal distribution divided by its density, times sqrt(2 / pi)."""
     return special.erfcx(x * -math.sqrt(0.5))
 
 
 def _log_ndtr(g: Any, x: Any, y: Any) -> Any:
-    """The density over the distribution, by their ratio left of 0, where both vanish."""
+    """Return the gradient of log_ndtr: density / distribution, by `_mills` left of 0."""
     is_left = np.less(np.real(x), 0.0)
     left, right = np.where(is_left, x, 0.0), np.where(is_left, 0.0, x)
     log = -0.5 * right * right - np.where(is_left, 0.0, y)
@@ -178,8 +182,8 @@ def _log_ndtr(g: Any, x: Any, y: Any) -> Any:
     return g * found / _ROOT_2PI
 
 
-# Below this distance from 0 the derivative of exprel is summed as a series, whose
-# coefficients are (k + 1) / (k + 2)!.
+# Below this distance from 0, the derivative of exprel is computed as a series with
+# coefficients (k + 1) / (k + 2)!.
 _NEAR = 0.5
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(16)]
 
@@ -194,14 +198,14 @@ def _exprel(g: Any, x: Any, y: Any) -> Any:
 
 
 def _boxcox_power(g: Any, x: Any, lmbda: Any) -> Any:
-    """The derivative of log(x) exprel(lmbda log(x))."""
+    """Return the derivative of log(x) exprel(lmbda log(x))."""
     log = np.log(x)
     power = lmbda * log
     return _exprel(g * log * log, power, special.exprel(power))
 
 
 def _scaled_i(g: Any, v: Any, x: Any, y: Any) -> Any:
-    """The derivative of exp(-|x|) I_v(x)."""
+    """Return the derivative of exp(-|x|) I_v(x)."""
     if is_complex(x):
         raise NoDerivativeError(
             "scipy.special.ive has no derivative at complex numbers: it is not holomorphic",
@@ -212,12 +216,13 @@ def _scaled_i(g: Any, v: Any, x: Any, y: Any) -> Any:
 
 
 def _scaled_k(g: Any, v: Any, x: Any, y: Any) -> Any:
-    """The derivative of exp(x) K_v(x)."""
+    """Return the derivative of exp(x) K_v(x)."""
     return g * (y - 0.5 * (special.kve(v - 1, x) + special.kve(v + 1, x)))
 
 
 def _pseudo_huber(g: Any, delta: Any, r: Any) -> Any:
-    # With s for the root: 2 (s - 1) - (s^2 - 1) / s, in which nothing cancels.
+    # With s for the root, this is 2 (s - 1) - (s^2 - 1) / s, written without
+    # cancellation.
     s = _root_of(r, delta)
     above = np.square(r / delta) / (s + 1.0)
     return g * delta * above * above / s
@@ -371,7 +376,7 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
 
 
 def _log_over(x: Any) -> Any:
-    """log(x) / (x - 1), which is 1 / exprel(log(x)), near 1 as a series."""
+    """Return log(x) / (x - 1), which is 1 / exprel(log(x)); near 1 by a series."""
     if not is_complex(x):
         return 1.0 / special.exprel(np.log(x))
     d = x - 1.0
@@ -383,7 +388,7 @@ def _log_over(x: Any) -> Any:
     return np.where(is_near, total, np.log(far + 1.0) / far)
 
 
-# Below this distance from 1 the series has 16 digits.
+# Below this distance from 1, the series gives 16 digits.
 _CLOSE = 0.1
 
 
@@ -391,18 +396,18 @@ def _register() -> None:
     done: list[Any] = []
     for name, formulas in UFUNCS.items():
         ufunc = getattr(special, name)
-        if not any(ufunc is known for known in done):  # psi and digamma are one
+        if not any(ufunc is known for known in done):  # psi is digamma
             register_ufunc(name, formulas)
             done.append(ufunc)
 
 
 _register()
-# Scaled Bessel functions are for real arguments: of complex ones they are not holomorphic.
+# Scaled Bessel functions are not holomorphic, so they are for real arguments only.
 SCALED: dict[str, Any] = {"ive": _scaled_i, "kve": _scaled_k}
 for _name, _formula in SCALED.items():
     register_ufunc(_name, {"v": None, "x": _formula})
 
-# ---- steps ----
+# ---- step functions ----
 
 STEPS = ("gammasgn", "round")
 for _name in STEPS:
@@ -410,8 +415,7 @@ for _name in STEPS:
     register_numpy_function(getattr(special, _name), no_gradient(_step))
 
 
-# ---- ufuncs of `scipy.special` with two results ----
-# Integrals of sine, cosine and their kin.
+# ---- ufuncs with two results: sine and cosine integrals, Fresnel integrals ----
 #
 # Source: NIST Digital Library of Mathematical Functions, sections 6.2 and 7.2.
 
@@ -446,7 +450,7 @@ def _register_pairs(name: str, slopes: Slopes) -> None:
         return first, second
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        # A slope may be infinite where the other result alone has a gradient.
+        # A slope may be infinite at a place where only the other result has a gradient.
         pairs = [(g, s) for g, s in zip(grads, slopes, strict=True) if g is not None]
         parts = [g * slope(ctx.saved_arrays[0]) for g, slope in pairs]
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
@@ -467,7 +471,7 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _over(x: Any, y: Any, at_zero: float) -> Any:
-    """Y / x, and its limit at 0."""
+    """Return y / x, and its limit at 0."""
     is_zero = np.equal(x, 0)
     return np.where(is_zero, at_zero, y / np.where(is_zero, 1.0, x))
 

@@ -1,4 +1,4 @@
-"""Operators of SciPy's ufuncs, made like those of NumPy's."""
+"""Make operators of SciPy's ufuncs, in the same way as for NumPy's."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from customop import (
 )
 from customop.numpy.rules import keep_order, kind_of, register_formulas, result_dtype
 
-# None where the derivative has no closed form.
+# None if the derivative has no closed form.
 Formula = Callable[..., Any] | None
 
 
 def is_plain(*values: Any) -> bool:
-    """Whether SciPy itself can compute with these values."""
+    """Return whether SciPy itself can compute with these values."""
     return not any(isinstance(v, Tracer | FakeArray) for v in values)
 
 
 def no_formula(function: str, parameter: str) -> Callable[[Any], Any]:
-    """The formula of a parameter whose derivative has no closed form: it raises."""
+    """Return a formula that raises, for a derivative without a closed form."""
 
     def raising(g: Any) -> Any:
         raise NoDerivativeError(
@@ -40,10 +40,10 @@ def no_formula(function: str, parameter: str) -> Callable[[Any], Any]:
 
 
 def ufunc_operator(name: str, fn: Any, parameters: list[str]) -> Operator[..., Any]:
-    """Make the operator of a ufunc with one result, with its fake kernel."""
+    """Make an operator, with a fake kernel, of a ufunc with one result."""
     types = "Array" if len(parameters) == 1 else "Array|Scalar"
     inputs = ", ".join(f"{types} {p}" for p in parameters)
-    make: Any = custom_op  # pyright takes an `fn` of any type as none
+    make: Any = custom_op  # pyright misreads an `fn` of type Any
     op: Operator[..., Any] = make(
         f"scipy::{name}",
         fn,
@@ -61,7 +61,7 @@ def ufunc_operator(name: str, fn: Any, parameters: list[str]) -> Operator[..., A
 
 
 def register_ufunc(name: str, formulas: Mapping[str, Formula]) -> Operator[..., Any]:
-    """Register a ufunc of `scipy.special` with formulas by the names of its parameters."""
+    """Register a ufunc of `scipy.special`, with a formula for each parameter's name."""
     ufunc = getattr(special, name)
     parameters = list(formulas)
     op = ufunc_operator(name, ufunc, parameters)

@@ -71,7 +71,7 @@ class Calculation(Frozen, compare=("text",)):
 
     @cached
     def depth(self) -> int:
-        """How many parentheses may be in each other in its text."""
+        """Return the number of parentheses inside each other in its text."""
         return 1 + max(map(_depth, self.parts), default=0)
 
     @property
@@ -81,7 +81,7 @@ class Calculation(Frozen, compare=("text",)):
         return found.union(*map(names_in_side, self.parts))
 
     def value(self, sizes: Mapping[str, int]) -> Any:
-        """Its value for these sizes."""
+        """Return its value for these sizes."""
         values = [side_value(part, sizes) for part in self.parts]
         return calculate(self.name, values)
 
@@ -91,7 +91,7 @@ class FloatName(Calculation):
 
     @cached
     def text(self) -> str:
-        """The name."""
+        """Return the name."""
         return self.name
 
     @property
@@ -100,7 +100,7 @@ class FloatName(Calculation):
         return frozenset({self.name})
 
     def value(self, sizes: Mapping[str, Any]) -> Any:
-        """The value of the name among these."""
+        """Return the value of the name among these."""
         return sizes[self.name]
 
 
@@ -133,7 +133,7 @@ Side: TypeAlias = "Number | complex | np.generic | Calculation"
 
 
 def calculate(name: str, values: Sequence[Any]) -> Any:
-    """The value of a calculation."""
+    """Return the value of a calculation."""
     if name == "-" and len(values) == 1:
         return -values[0]
     found = _OPERATIONS.get(name) or _BUILTINS.get(name) or getattr(np, name)
@@ -148,7 +148,7 @@ def _in_calculation(side: Side) -> str:
 
 
 def _side_text(side: Side) -> str:
-    """The Python text of a side, with the class of a number of NumPy."""
+    """Write a side as Python text, with the class of a number of NumPy."""
     if isinstance(side, np.generic):
         return f"np.{type(side).__name__}({_side_text(side.item())})"
     if isinstance(side, float):
@@ -159,19 +159,19 @@ def _side_text(side: Side) -> str:
 
 
 def side_value(side: Side, sizes: Mapping[str, int]) -> Any:
-    """The number that a side of a relation has for these sizes."""
+    """Return the number that a side of a relation has for these sizes."""
     if isinstance(side, Expr):
         return value_of(side, sizes)
     return side.value(sizes) if isinstance(side, Calculation) else side
 
 
 def names_in_side(side: Side) -> frozenset[str]:
-    """Names of the sizes in a side of a relation."""
+    """Return the names of the sizes in a side of a relation."""
     return side.names if isinstance(side, Expr | Calculation) else frozenset()
 
 
 def side_class(side: Side, sizes: Mapping[str, int]) -> type:
-    """The class of the number that a side is: of Python or of NumPy.
+    """Return the class of the number that a side is, of Python or of NumPy.
 
     That of a power depends on the numbers; it is as for these sizes.
     """
@@ -189,13 +189,13 @@ def side_class(side: Side, sizes: Mapping[str, int]) -> type:
     return found
 
 
-# Of Python's numbers, the class of the result is not known from those of the operands.
+# With Python's numbers, the classes of the operands do not determine the result's.
 _BY_VALUE: Final = ("**", "min", "max")
 
 
 @lru_cache(maxsize=4096)
 def result_class(name: str, classes: tuple[type, ...]) -> Any:
-    """The class of the result of a calculation, or a tuple of them, for such numbers."""
+    """Return the class of the result of a calculation, or several possible ones."""
     with np.errstate(all="ignore"):
         found = calculate(name, [cls(1) for cls in classes])
     return (*map(type, found),) if isinstance(found, tuple) else type(found)
@@ -249,7 +249,7 @@ class Compared(Frozen):
 
     @property
     def plainer(self) -> Compared:
-        """The same condition without a common factor and with fewer minus signs."""
+        """The same condition without a common factor, and with fewer minus signs."""
         left, right = self.left, self.right
         if not isinstance(left, Expr) or not isinstance(right, int | Expr):
             return self
@@ -263,12 +263,12 @@ class Compared(Frozen):
         return Compared(floor_divide(left, common), sign, floor_divide(right, common))
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds for these sizes."""
+        """Return whether it holds for these sizes."""
         left, right = (side_value(side, sizes) for side in (self.left, self.right))
         return bool(_COMPARE[self.sign](left, right))
 
     def _difference(self) -> tuple[Number, str] | None:
-        """An expression, and whether it is compared as zero or as not negative."""
+        """Return an expression to compare with zero, and whether it must be zero."""
         left, right = self.left, self.right
         if not isinstance(left, int | Expr) or not isinstance(right, int | Expr):
             return None
@@ -280,7 +280,7 @@ class Compared(Frozen):
         return add(found, -1) if self.sign in ("<", ">") else found, ">="
 
     def known(self, knowledge: Knowledge) -> bool | None:
-        """Whether it always holds, never holds, or None."""
+        """Return True if it always holds, False if it never does, else None."""
         found = self._difference()
         if found is None:
             sizes = knowledge.numbers(self.names)
@@ -341,12 +341,12 @@ class Logic(Frozen):
         return Logic(self.sign, tuple(part.plainer for part in self.parts))
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds for these sizes."""
+        """Return whether it holds for these sizes."""
         choose = all if self.sign == "and" else any
         return choose(part.holds(sizes) for part in self.parts)
 
     def known(self, knowledge: Knowledge) -> bool | None:
-        """Whether it always holds, never holds, or None."""
+        """Return True if it always holds, False if it never does, else None."""
         answers = [part.known(knowledge) for part in self.parts]
         decisive = self.sign == "or"
         if decisive in answers:
@@ -438,7 +438,7 @@ class Guard(Frozen, compare=("condition", "text", "kind")):
         return self.condition.names
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds for these sizes."""
+        """Return whether it holds for these sizes."""
         return self.condition.holds(sizes)
 
 
@@ -487,7 +487,7 @@ _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
     " or leave out the name: then the answer becomes a guard"
 )
-# What to do where the number itself is asked.
+# The advice where the number itself is asked.
 FOR_NUMBERS: Final = (
     "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
     " of the function, math.prod(x.shape); co.sizes.broadcast_sizes(s, t) in place of"
@@ -527,7 +527,7 @@ def _described(size: Size, knowledge: Knowledge) -> str:
 
 
 def too_large(error: LargeSize) -> SizeError:
-    """The error for an expression of too many terms."""
+    """Make the error for an expression of too many terms."""
     return SizeError(
         str(error),
         f"at {caller_place()}",

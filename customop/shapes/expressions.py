@@ -22,7 +22,7 @@ _MOST_TERMS: Final = 5000
 # them, and CPython reads 200 levels.
 _MOST_TEXT: Final = 50_000
 _MOST_DEPTH: Final = 150
-# How many expressions are kept, so that equal ones are mostly the same object.
+# So many expressions are kept, so that equal ones are mostly the same object.
 _MOST_KNOWN: Final = 20_000
 
 
@@ -141,7 +141,7 @@ _atoms: dict[tuple[str, tuple[Number, ...]], Atom] = {}
 
 
 def made_of(terms: dict[Monomial, int]) -> Number:
-    """The expression of terms without zeros."""
+    """Make the expression of terms without zeros."""
     if len(terms) < 2:
         if not terms:
             return 0
@@ -157,7 +157,7 @@ def made_of(terms: dict[Monomial, int]) -> Number:
 
 
 def atom_of(sign: str, *parts: Number) -> Expr:
-    """An atom as an expression."""
+    """Return an atom as an expression."""
     found = _atoms.get((sign, parts))
     if found is None:
         if len(_atoms) >= _MOST_KNOWN:
@@ -167,21 +167,21 @@ def atom_of(sign: str, *parts: Number) -> Expr:
 
 
 def symbol(factor: Factor) -> Expr:
-    """A name, or an atom, as an expression."""
+    """Return a name, or an atom, as an expression."""
     made = made_of({(factor,): 1})
     assert type(made) is Expr
     return made
 
 
 def terms_of(value: Number) -> Mapping[Monomial, int]:
-    """Monomials and coefficients of an expression or int."""
+    """Return the monomials and coefficients of an expression or int."""
     if type(value) is int:
         return {(): value} if value else {}
     return value.terms  # type: ignore[union-attr]  # an Expr
 
 
 def depth_of(value: Number) -> int:
-    """How deep parentheses may nest in the text of an expression or int."""
+    """Return how deep parentheses may nest in the text of an expression or int."""
     factors = [f for m in terms_of(value) for f in m if not isinstance(f, str)]
     return max([factor.depth for factor in factors], default=0)
 
@@ -200,7 +200,7 @@ def check_text(depth: int, text: str) -> None:
 
 
 def add(a: Number, b: Number) -> Number:
-    """A + b."""
+    """Return ``a + b``."""
     if type(a) is int:
         if type(b) is int:
             return a + b
@@ -223,19 +223,19 @@ def add(a: Number, b: Number) -> Number:
 
 
 def negate(a: Number) -> Number:
-    """-a."""
+    """Return ``-a``."""
     return multiply(a, -1)
 
 
 def subtract(a: Number, b: Number) -> Number:
-    """A - b."""
+    """Return ``a - b``."""
     if a is b:
         return 0
     return add(a, -b if type(b) is int else multiply(b, -1))
 
 
 def multiply(a: Number, b: Number) -> Number:
-    """A * b."""
+    """Return ``a * b``."""
     if type(a) is int:
         if type(b) is int:
             return a * b
@@ -260,7 +260,7 @@ def multiply(a: Number, b: Number) -> Number:
 
 
 def joined(first: Monomial, second: Monomial) -> Monomial:
-    """The product of two monomials."""
+    """Return the product of two monomials."""
     if not first:
         return second
     if not second:
@@ -271,7 +271,7 @@ def joined(first: Monomial, second: Monomial) -> Monomial:
 
 
 def power(a: Number, exponent: int) -> Number:
-    """A to the power of an exponent that is not negative."""
+    """Return `a` to the power of an exponent that is not negative."""
     if type(a) is int:
         return int(a**exponent)
     found: Number = 1
@@ -288,7 +288,7 @@ def power(a: Number, exponent: int) -> Number:
 
 
 def names_of(value: Number) -> frozenset[str]:
-    """Names of the sizes in an expression or int."""
+    """Return the names of the sizes in an expression or int."""
     return value.names if isinstance(value, Expr) else frozenset()
 
 
@@ -303,7 +303,7 @@ def _names(value: Number) -> Iterator[str]:
 
 
 def value_of(value: Number, sizes: Mapping[str, int]) -> int:
-    """The number that an expression has for these sizes.
+    """Return the number that an expression has for these sizes.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def _value_of_factor(factor: Factor, sizes: Mapping[str, int]) -> int:
 def affine_in(
     value: Number, name: str, sizes: Mapping[str, int]
 ) -> tuple[int, int] | None:
-    """`a` and `b` of ``a * name + b``, for these sizes; None if it has another form.
+    """Return `a` and `b` of ``a * name + b`` for these sizes; None for other forms.
 
     Raises
     ------
@@ -364,7 +364,7 @@ def _names_in(factor: Factor) -> frozenset[str]:
 
 
 def solve_for_name(value: Number, number: int) -> tuple[str, int] | None:
-    """The name, and its value, for which ``c * name + rest`` is a number, or None."""
+    """Return the name and value for which ``c * name + rest`` is a number, or None."""
     terms = dict(terms_of(value))
     left = number - terms.pop((), 0)
     if len(terms) != 1:
@@ -376,16 +376,16 @@ def solve_for_name(value: Number, number: int) -> tuple[str, int] | None:
     return factor, left // c
 
 
-# ---- text ----
+# ---- expressions as Python code ----
 
 
 def text_of(value: Number) -> str:
-    """An expression as Python code."""
+    """Write an expression as Python code."""
     return str(value)
 
 
 def _in_quotient(value: Number) -> str:
-    """A side of a floor division."""
+    """Write a side of a floor division."""
     text = text_of(value)
     return text if text.isalnum() or text.isidentifier() else f"({text})"
 
@@ -399,7 +399,7 @@ def _written(value: Expr) -> str:
 
 
 def _rank(term: tuple[Monomial, int]) -> tuple[bool, int, Monomial]:
-    """Terms with a plus first, then those with most factors, then by name."""
+    """Order terms: a plus first, then those with most factors, then by name."""
     monomial, c = term
     return c < 0, -len(monomial), monomial
 
@@ -411,7 +411,7 @@ def _signed(parts: list[tuple[int, str]]) -> str:
 
 
 def _term(monomial: Monomial, c: int) -> tuple[int, str]:
-    """The coefficient of a term, and its text without a sign."""
+    """Return the coefficient of a term, and its text without a sign."""
     texts = []
     for factor in dict.fromkeys(monomial):
         count = monomial.count(factor)
@@ -426,7 +426,7 @@ def _term(monomial: Monomial, c: int) -> tuple[int, str]:
 
 
 def _remainders(value: Expr) -> list[tuple[int, str]]:
-    """The terms, with ``a % b`` for what modulo has made; empty if it made nothing."""
+    """Write the terms with ``a % b`` for what modulo made; empty if it made nothing."""
     for monomial in value.terms:
         for factor in monomial:
             if isinstance(factor, Atom) and factor.sign == "//":
@@ -465,7 +465,7 @@ def _remainder(value: Expr, atom: Atom) -> list[tuple[int, str]]:
 
 
 def floor_divide(a: Number, b: Number) -> Number:
-    """A // b, for a divisor that is not zero.
+    """Return ``a // b``, for a divisor that is not zero.
 
     Raises
     ------
@@ -479,7 +479,7 @@ def floor_divide(a: Number, b: Number) -> Number:
 
 
 def modulo(a: Number, b: Number) -> Number:
-    """A % b, for a divisor that is not zero."""
+    """Return ``a % b``, for a divisor that is not zero."""
     return subtract(a, multiply(floor_divide(a, b), b))
 
 
@@ -509,7 +509,7 @@ def _divided_by_number(a: Number, divisor: int) -> Number:
 
 
 def _quotient(rest: Number, divisor: int) -> Number:
-    """A floor division from which nothing can be taken out, by a positive number.
+    """Make a floor division by a positive number that cannot be simplified.
 
     (p // q + r) // d is (p + r * q) // (q * d).
     """
@@ -533,7 +533,7 @@ def _is_division(monomial: Monomial) -> bool:
 
 
 def _divided(a: Number, b: Expr) -> Number:
-    """A // b for a divisor with names in it."""
+    """Return ``a // b`` for a divisor with names in it."""
     above, below = _reduced(a, b)
     if type(below) is int:
         return floor_divide(above, below)
@@ -548,7 +548,7 @@ def _divided(a: Number, b: Expr) -> Number:
 
 
 def _reduced(a: Number, b: Number) -> tuple[Number, Number]:
-    """Both sides without their common number and factors, `b` beginning with a plus."""
+    """Divide both sides by their common factors, and let `b` begin with a plus."""
     top, bottom = terms_of(a), terms_of(b)
     common = gcd(*top.values(), *bottom.values())
     if bottom[_leading(bottom)] < 0:
@@ -567,7 +567,7 @@ def _reduced(a: Number, b: Number) -> tuple[Number, Number]:
 
 
 def _common(factors: Iterable[Factor], monomial: Monomial) -> list[Factor]:
-    """The factors that a monomial has too."""
+    """Return the factors that a monomial has too."""
     left = list(monomial)
     found = []
     for factor in factors:
@@ -585,7 +585,7 @@ def _without(monomial: Monomial, factors: Iterable[Factor]) -> Monomial:
 
 
 def _leading(terms: Iterable[Monomial]) -> Monomial:
-    """The first monomial in the order of degree and then of names.
+    """Return the first monomial in the order of degree and then of names.
 
     Products keep this order, as division needs.
     """
@@ -601,7 +601,7 @@ def _place(monomial: Monomial) -> tuple[int, Monomial]:
 
 
 def _divmod(a: Number, b: Expr) -> tuple[Number, Number]:
-    """Quotient and rest by the leading term of `b`, whose coefficient is positive."""
+    """Divide by the leading term of `b`; return quotient and rest."""
     lead = _leading(b.terms)
     factor = b.terms[lead]
     whole: dict[Monomial, int] = {}
@@ -630,12 +630,12 @@ def _has(monomial: Monomial, factors: Monomial) -> bool:
 
 
 def smallest(*values: Number) -> Number:
-    """The minimum of expressions; those that differ by a number become one."""
+    """Return the minimum of expressions; those that differ by a number become one."""
     return _extreme("min", values)
 
 
 def largest(*values: Number) -> Number:
-    """The maximum of expressions; those that differ by a number become one."""
+    """Return the maximum of expressions; those that differ by a number become one."""
     return _extreme("max", values)
 
 
@@ -655,7 +655,7 @@ def _extreme(sign: str, values: Iterable[Number]) -> Number:
 
 
 def _flattened(sign: str, value: Number) -> tuple[Number, ...]:
-    """The arguments of an inner minimum of a minimum."""
+    """Return the arguments of an inner minimum of a minimum."""
     if isinstance(value, Expr) and len(value.terms) == 1:
         ((monomial, c),) = value.terms.items()
         if c == 1 and len(monomial) == 1:
@@ -669,7 +669,7 @@ def _flattened(sign: str, value: Number) -> tuple[Number, ...]:
 
 
 def substitute(value: Number, sizes: Mapping[str, Number]) -> Number:
-    """An expression with other expressions or numbers in the place of names."""
+    """Replace names by other expressions or numbers."""
     if not isinstance(value, Expr) or value.names.isdisjoint(sizes):
         return value
 
@@ -682,13 +682,13 @@ def substitute(value: Number, sizes: Mapping[str, Number]) -> Number:
 
 
 def atoms_of(value: Expr) -> list[Atom]:
-    """The atoms of an expression, each once."""
+    """Return the atoms of an expression, each once."""
     found = {f: None for m in value.terms for f in m if isinstance(f, Atom)}
     return list(found)
 
 
 def rebuild(value: Expr, replaced: Callable[[Factor], Number]) -> Number:
-    """An expression with each factor of its monomials replaced."""
+    """Replace each factor of the monomials of an expression."""
     total: Number = 0
     for monomial, c in value.terms.items():
         product: Number = c
@@ -712,7 +712,7 @@ ANY: Final[Bounds] = (-inf, inf)
 
 
 def plus(a: float, b: float) -> float:
-    """The sum of two lower or two upper bounds."""
+    """Add two lower or two upper bounds."""
     # Python cannot add infinity to an int that no float can hold.
     if a in (inf, -inf):
         return a
@@ -720,7 +720,7 @@ def plus(a: float, b: float) -> float:
 
 
 def times(first: Bounds, second: Bounds) -> Bounds:
-    """Bounds of a product."""
+    """Return the bounds of a product."""
     (a, b), (c, d) = first, second
     if a >= 0 and c >= 0:
         return _product(a, c), _product(b, d)
@@ -729,7 +729,7 @@ def times(first: Bounds, second: Bounds) -> Bounds:
 
 
 def _product(a: float, b: float) -> float:
-    """A product in which zero times infinity is zero."""
+    """Multiply, with zero times infinity as zero."""
     if not a or not b:
         return 0
     if a in (inf, -inf) or b in (inf, -inf):
@@ -738,7 +738,7 @@ def _product(a: float, b: float) -> float:
 
 
 def quotient(above: Bounds, below: Bounds) -> Bounds:
-    """Bounds of a floor division."""
+    """Return the bounds of a floor division."""
     low, high = below
     if high <= -1:
         above, low, high = (-above[1], -above[0]), -high, -low
@@ -751,7 +751,7 @@ def quotient(above: Bounds, below: Bounds) -> Bounds:
 
 
 def _quotient_of_unknown_sign(above: Bounds) -> Bounds:
-    """Of a divisor that may be on both sides of zero."""
+    """Return the bounds for a divisor that may be on both sides of zero."""
     most = max(abs(above[0]), abs(above[1]))
     return -most, most
 

@@ -104,7 +104,7 @@ class Sizes:
             self._origins.setdefault(wanted, who)
 
     def _by(self, name: str) -> str:
-        """A length, and where it comes from."""
+        """Write a length and where it comes from."""
         return f"{self.lengths[name]} by {self._origins[name]}"
 
     # ---- any number of axes ----
@@ -149,7 +149,7 @@ class Sizes:
                 return
 
     def _settle(self, who: str, axis: Axis, length: int) -> bool:
-        """Whether all names of a sum are known now."""
+        """Return whether all names of a sum are known now."""
         assert axis.length is not None
         unknown = {n for n in names_in(axis.length) if n not in self.lengths}
         if len(unknown) > 1:
@@ -183,12 +183,12 @@ class Sizes:
         )
 
     def _why(self, axis: Axis) -> str:
-        """The lengths of the names of an axis, and where they come from."""
+        """Write the lengths of the names of an axis, and where they come from."""
         names = dict.fromkeys(names_in(axis.length))
         return " and ".join(f"'{n}' is {self._by(n)}" for n in names)
 
     def negative(self, shapes: Iterable[Shape]) -> str:
-        """Why no array has one of these shapes, or nothing."""
+        """Explain why no array has one of these shapes, or return nothing."""
         for axis in (axis for shape in shapes for axis in shape.axes):
             if any(n not in self.lengths for n in names_in(axis.length)):
                 continue
@@ -236,7 +236,7 @@ def _is_negative(length: Any) -> bool:
 
 
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape that NumPy broadcasts these to, or None."""
+    """Return the shape that NumPy broadcasts these to, or None."""
     if made and any(map(sizes.is_symbolic, shapes)):
         try:
             return sizes.broadcast_sizes(*shapes)  # type: ignore[no-any-return]  # a shape
@@ -254,7 +254,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 def unknown_names(
     arguments: Sequence[Shape], results: Sequence[Shape], numbers: Iterable[str]
 ) -> list[str]:
-    """Names in the shapes of results that no argument has, such as ``*batch``.
+    """Return names in the shapes of results that no argument has, such as ``*batch``.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def unknown_names(
 
 
 def why_unknown(name: str) -> str:
-    """The fault of a name that `unknown_names` found."""
+    """Explain the fault of a name that `unknown_names` found."""
     what = "are not axes" if name.startswith("*") else "is not a length"
     return f"'{name}' of its result {what} of any argument"
 
@@ -289,7 +289,7 @@ def why_unknown(name: str) -> str:
 def known_names(
     shapes: Iterable[Shape], numbers: Iterable[str]
 ) -> tuple[set[str], list[tuple[int, Axis]]]:
-    """Names whose lengths follow from arrays of these shapes, and the sums left over.
+    """Return the names that arrays of these shapes determine, and the sums left over.
 
     Each sum comes with the index of its shape.
     """
@@ -306,7 +306,7 @@ def known_names(
 
 
 def _learns(axis: Axis, known: set[str]) -> bool:
-    """Whether a sum has no unknown name, or one that follows from its length."""
+    """Return whether a sum has no unknown name, or one that its length determines."""
     assert axis.length is not None
     names = set(names_in(axis.length))
     unknown = names - known

@@ -32,7 +32,7 @@ _WRITE: Final = (
 
 
 class ShapeFault(Exception):
-    """Why a text is not a shape, and which axis is wrong."""
+    """The reason why a text is not a shape, and the axis that is wrong."""
 
     def __init__(self, reason: str, index: int) -> None:
         super().__init__(reason)
@@ -124,11 +124,11 @@ class Shape(Frozen):
 
     @property
     def leads(self) -> bool:
-        """Whether it begins with any number of axes."""
+        """Return whether it begins with any number of axes."""
         return self.loop is not None and not self.before
 
     def __str__(self) -> str:
-        """The text between the brackets in a schema."""
+        """Write it as between the brackets in a schema."""
         text = ",".join(map(str, self.entries)) or "()"
         # Only a number would be the length of a list.
         return f"{text}," if text.isdecimal() else text
@@ -141,7 +141,7 @@ class Shape(Frozen):
     def lengths(
         self, sizes: Mapping[str, int], loops: Mapping[str, tuple[int, ...]]
     ) -> tuple[int, ...]:
-        """The lengths of all axes, from those of its names; 1 for an unnamed axis.
+        """Return the lengths of all axes from those of its names; 1 without a name.
 
         Raises
         ------
@@ -157,98 +157,7 @@ class Shape(Frozen):
         )
 
 
-# ---- lengths ----
-
-_OPERATIONS: Final[dict[type[ast.operator], str]] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.FloorDiv: "//",
-}
-_STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "//": 2}
-
-
-def _show(length: Length, outer: int = 0) -> str:
-    if not isinstance(length, tuple):
-        return str(length)
-    sign, left, right = length
-    strength = _STRENGTH[sign]
-    # The right side keeps its parentheses, so that it is read back the same.
-    text = f"{_show(left, strength - 1)}{sign}{_show(right, strength)}"
-    return f"({text})" if strength <= outer else text
-
-
-def names_in(length: Length | None) -> Iterator[str]:
-    """Names in a length, with repetitions."""
-    if isinstance(length, str):
-        yield length
-    elif isinstance(length, tuple):
-        for part in length[1:]:
-            yield from names_in(part)
-
-
-@lru_cache(maxsize=4096)
-def _expression(length: Length) -> Any:
-    """A length as an expression, or the int that it is."""
-    if isinstance(length, int):
-        return length
-    if isinstance(length, str):
-        return expressions.symbol(length)
-    sign, *parts = length
-    return _APPLY[sign](*map(_expression, parts))
-
-
-_APPLY: Final[dict[str, Callable[..., Any]]] = {
-    "+": lambda a, b: expressions.add(a, b),
-    "-": lambda a, b: expressions.subtract(a, b),
-    "*": lambda a, b: expressions.multiply(a, b),
-    "//": lambda a, b: division.floor_divide(a, b),
-}
-
-
-def _evaluate(length: Length | None, sizes: Mapping[str, int]) -> int:
-    if length is None:
-        return 1
-    if isinstance(length, int):
-        return length
-    if isinstance(length, str):
-        return sizes[length]
-    return expressions.value_of(_expression(length), sizes)  # type: ignore[no-any-return]  # an int
-
-
-def affine(
-    length: Length, unknown: str, sizes: Mapping[str, int]
-) -> tuple[int, int] | None:
-    """`a` and `b` of a length `a * unknown + b`; None if it has another form.
-
-    Raises
-    ------
-    KeyError
-        If another name has no size.
-    """
-    if isinstance(length, int):
-        return 0, length
-    if isinstance(length, str):
-        return (1, 0) if length == unknown else (0, sizes[length])
-    return expressions.affine_in(_expression(length), unknown, sizes)  # type: ignore[no-any-return]  # a pair
-
-
-def least_sizes(shapes: Iterable[Shape]) -> dict[str, int]:
-    """Names in shapes -> the least length for which no sum of that name is negative."""
-    lengths = [axis.length for shape in shapes for axis in shape.axes]
-    found = {name: 0 for length in lengths for name in names_in(length)}
-    for length in lengths:
-        names = set(names_in(length))
-        if length is None or len(names) != 1:
-            continue
-        (name,) = names
-        factor, rest = affine(length, name, {}) or (0, 0)
-        if factor > 0:
-            found[name] = max(found[name], -(rest // factor))
-    return found
-
-
-# ---- reading ----
+# ---- reading shapes ----
 
 
 def parse_shape(text: str) -> Shape:
@@ -286,12 +195,12 @@ def parse_shape(text: str) -> Shape:
 
 
 def as_name(text: str) -> str:
-    """A name in the form in which Python has it: `ﬁ` is `fi`."""
+    """Return a name in the form in which Python reads it: `fi` for `ﬁ`."""
     return str(unicodedata.normalize("NFKC", text))
 
 
 def read_axes(texts: Sequence[str]) -> Shape:
-    """The shape of these axes.
+    """Return the shape of these axes.
 
     Raises
     ------
@@ -363,7 +272,7 @@ def _read_length(text: str, index: int) -> Length:
 
 
 def _checked(length: int, text: str, index: int) -> int:
-    """A number that an array can have as a length."""
+    """Return a number that an array can have as a length, or raise."""
     if length < 0:
         raise ShapeFault(f"'{text}' is a negative length", index)
     if length > sys.maxsize:
@@ -393,3 +302,94 @@ def _unreadable(text: str, index: int) -> ShapeFault:
         " +, -, * and //",
         index,
     )
+
+
+# ---- lengths and their texts ----
+
+_OPERATIONS: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+}
+_STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "//": 2}
+
+
+def _show(length: Length, outer: int = 0) -> str:
+    if not isinstance(length, tuple):
+        return str(length)
+    sign, left, right = length
+    strength = _STRENGTH[sign]
+    # The right side keeps its parentheses, so that it is read back the same.
+    text = f"{_show(left, strength - 1)}{sign}{_show(right, strength)}"
+    return f"({text})" if strength <= outer else text
+
+
+def names_in(length: Length | None) -> Iterator[str]:
+    """Return the names in a length, with repetitions."""
+    if isinstance(length, str):
+        yield length
+    elif isinstance(length, tuple):
+        for part in length[1:]:
+            yield from names_in(part)
+
+
+@lru_cache(maxsize=4096)
+def _expression(length: Length) -> Any:
+    """Return a length as an expression, or the int that it is."""
+    if isinstance(length, int):
+        return length
+    if isinstance(length, str):
+        return expressions.symbol(length)
+    sign, *parts = length
+    return _APPLY[sign](*map(_expression, parts))
+
+
+_APPLY: Final[dict[str, Callable[..., Any]]] = {
+    "+": lambda a, b: expressions.add(a, b),
+    "-": lambda a, b: expressions.subtract(a, b),
+    "*": lambda a, b: expressions.multiply(a, b),
+    "//": lambda a, b: division.floor_divide(a, b),
+}
+
+
+def _evaluate(length: Length | None, sizes: Mapping[str, int]) -> int:
+    if length is None:
+        return 1
+    if isinstance(length, int):
+        return length
+    if isinstance(length, str):
+        return sizes[length]
+    return expressions.value_of(_expression(length), sizes)  # type: ignore[no-any-return]  # an int
+
+
+def affine(
+    length: Length, unknown: str, sizes: Mapping[str, int]
+) -> tuple[int, int] | None:
+    """Return `a` and `b` of a length ``a * unknown + b``; None for other forms.
+
+    Raises
+    ------
+    KeyError
+        If another name has no size.
+    """
+    if isinstance(length, int):
+        return 0, length
+    if isinstance(length, str):
+        return (1, 0) if length == unknown else (0, sizes[length])
+    return expressions.affine_in(_expression(length), unknown, sizes)  # type: ignore[no-any-return]  # a pair
+
+
+def least_sizes(shapes: Iterable[Shape]) -> dict[str, int]:
+    """Return for each name the least length that makes no sum of it negative."""
+    lengths = [axis.length for shape in shapes for axis in shape.axes]
+    found = {name: 0 for length in lengths for name in names_in(length)}
+    for length in lengths:
+        names = set(names_in(length))
+        if length is None or len(names) != 1:
+            continue
+        (name,) = names
+        factor, rest = affine(length, name, {}) or (0, 0)
+        if factor > 0:
+            found[name] = max(found[name], -(rest // factor))
+    return found

@@ -33,142 +33,11 @@ from customop.shapes.expressions import (
     value_of,
 )
 
-# ---- the search for a proof that an expression of sizes is not negative ----
-
-
-# How many expressions one proof may try.
-_MOST_TRIES: Final = 60
-
-
-class Attempt:
-    """One search for a proof that an expression is not negative."""
-
-    def __init__(self, known: Knowledge) -> None:
-        self.known: Knowledge = known
-        self.left: int = _MOST_TRIES
-
-    def holds(self, value: Number, depth: int) -> bool:
-        """Whether it is proven."""
-        if not isinstance(value, Expr):
-            return value >= 0
-        self.left -= 1
-        if self.left < 0:
-            return False
-        if self.known.bounds_of(value)[0] >= 0 or self._shifted(value):
-            return True
-        return depth > 0 and (
-            self._by_division(value, depth - 1)
-            or self._by_cases(value, depth - 1)
-            or self._by_facts(value, depth - 1)
-        )
-
-    def _by_division(self, value: Expr, depth: int) -> bool:
-        weaker = _weaker_by_division(self.known, value)
-        return any(self.holds(v, depth) for v in weaker)
-
-    def _by_cases(self, value: Expr, depth: int) -> bool:
-        for cases, needs_all in _cases(self.known, value):
-            answers = (self.holds(v, depth) for v in cases)
-            if all(answers) if needs_all else any(answers):
-                return True
-        return False
-
-    def _shifted(self, value: Expr) -> bool:
-        """Whether no coefficient is negative once each size is its bound plus a rest.
-
-        ``n*n - n`` with n = m + 1 is ``m*m + m``.
-        """
-        if len(value.terms) > 12 or max(map(len, value.terms)) > 4:
-            return False
-        shifts: dict[Factor, Number] = {}
-        for factor in {f for m in value.terms for f in m}:
-            low, high = self.known.bounds_of_factor(factor)
-            if low != -inf:
-                shifts[factor] = add(symbol(factor), int(low))
-            elif high != inf:
-                shifts[factor] = subtract(int(high), symbol(factor))
-            else:
-                return False
-        moved = rebuild(value, shifts.__getitem__)
-        return all(c > 0 for c in terms_of(moved).values())
-
-    def _by_facts(self, value: Expr, depth: int) -> bool:
-        names = value.names
-        for fact in self.known.facts:
-            if not names.isdisjoint(names_of(fact)):
-                for times in _multiples(value, fact):
-                    if self.holds(subtract(value, multiply(fact, times)), depth):
-                        return True
-        return False
-
-
-def _multiples(value: Expr, fact: Number) -> Iterator[int]:
-    """Numbers of times that a fact, taken away, leaves one term less."""
-    seen = {1}
-    yield 1
-    for monomial, c in terms_of(fact).items():
-        mine = value.terms.get(monomial, 0)
-        times = 0 if mine % c or not monomial else mine // c
-        if times > 1 and times not in seen:
-            seen.add(times)
-            yield times
-
-
-def _weaker_by_division(known: Knowledge, value: Expr) -> Iterator[Number]:
-    """Expressions without one floor division, whose sign is at most that of `value`.
-
-    For q = a // b with b > 0: a - b + 1 <= q * b <= a.
-    """
-    for atom in atoms_of(value):
-        if atom.sign != "//" or known.bounds_of(atom.parts[1])[0] < 1:
-            continue
-        c = value.terms.get((atom,))
-        if c is None or any(atom in m for m in value.terms if m != (atom,)):
-            continue
-        above, below = atom.parts
-        others = multiply(subtract(value, multiply(symbol(atom), c)), below)
-        least = add(subtract(above, below), 1) if c > 0 else above
-        yield add(others, multiply(least, c))
-
-
-def _cases(known: Knowledge, value: Expr) -> Iterator[tuple[list[Number], bool]]:
-    """Expressions with the arguments of a minimum or maximum in its place.
-
-    With them: whether all must hold, or one is enough.
-    """
-    for atom in atoms_of(value):
-        if atom.sign == "//":
-            continue
-        sign = _sign_of_cofactor(known, value, atom)
-        cases = [rebuild(value, _replaced(atom, part)) for part in atom.parts]
-        yield cases, not sign or (sign > 0) == (atom.sign == "min")
-
-
-def _replaced(atom: Atom, part: Number) -> Callable[[Factor], Number]:
-    return lambda factor: part if factor == atom else symbol(factor)
-
-
-def _sign_of_cofactor(known: Knowledge, value: Expr, atom: Atom) -> int:
-    """Whether the value grows with an atom, falls with it, or 0 if it is not known."""
-    signs = set()
-    for monomial, c in value.terms.items():
-        if atom in monomial:
-            rest = list(monomial)
-            rest.remove(atom)
-            if atom in rest:
-                return 0
-            low, _ = known.bounds_of_product(tuple(rest))
-            if low < 0:
-                return 0
-            signs.add(1 if c > 0 else -1)
-    return signs.pop() if len(signs) == 1 else 0
-
-
 # ---- certain knowledge about sizes ----
 # Bounds of expressions, and proofs from known facts.
 
 
-# How many answers are kept.
+# So many answers are kept.
 _MOST_KEPT: Final = 4096
 
 
@@ -215,7 +84,7 @@ class Knowledge:
         self._changed()
 
     def _narrow(self, value: Expr, name: str) -> None:
-        """Bounds from ``c * name + number >= 0``."""
+        """Narrow the bounds by ``c * name + number >= 0``."""
         c, number = value.terms[(name,)], value.terms.get((), 0)
         if c > 0:
             self.set_bounds(name, -(number // c), inf)
@@ -261,11 +130,11 @@ class Knowledge:
             self._changed()
 
     def reduced(self, value: Number) -> Number:
-        """An expression with equal names replaced."""
+        """Return an expression with equal names replaced."""
         return substitute(value, self.equal) if self.equal else value
 
     def numbers(self, names: Iterable[str]) -> dict[str, int] | None:
-        """The sizes of these names, or None if one is not known."""
+        """Return the sizes of these names, or None if one is not known."""
         found = {name: self.equal.get(name) for name in names}
         numbers = {name: n for name, n in found.items() if type(n) is int}
         return numbers if len(numbers) == len(found) else None
@@ -273,7 +142,7 @@ class Knowledge:
     # ---- questions ----
 
     def is_zero(self, value: Number) -> bool | None:
-        """Whether an expression is always zero, never zero, or None."""
+        """Return whether an expression is always zero; False for never, else None."""
         value = self.reduced(value)
         if not isinstance(value, Expr):
             return value == 0
@@ -289,7 +158,7 @@ class Knowledge:
         return True if self._proves(value) and self._proves(negate(value)) else None
 
     def is_nonnegative(self, value: Number) -> bool | None:
-        """Whether an expression is always at least 0, always less, or None."""
+        """Return whether an expression is at least 0; False for always less, else None."""
         value = self.reduced(value)
         if not isinstance(value, Expr):
             return value >= 0
@@ -311,7 +180,7 @@ class Knowledge:
         return found
 
     def _values(self, value: Number) -> list[int]:
-        """Values of an expression for some sizes that are possible.
+        """Return values of an expression for some sizes that are possible.
 
         Most questions have no proof; examples of both answers take a tenth of the time
         of a search.
@@ -326,7 +195,7 @@ class Knowledge:
             return []
 
     def _example(self, step: int) -> dict[str, int] | None:
-        """Sizes that grow, fall or are all the same; None if they are not possible."""
+        """Return sizes that grow, fall or are equal; None if they are not possible."""
         found: dict[str, int] = {}
         start = 2 if step >= 0 else 2 - step * len(self.bounds)
         for number, (name, (low, high)) in enumerate(self.bounds.items()):
@@ -340,14 +209,14 @@ class Knowledge:
         return found if fits else None
 
     def _changed(self) -> None:
-        """Forget what was worked out from less knowledge."""
+        """Forget the answers that less knowledge gave."""
         self._answers.clear()
         self._examples = None
 
     # ---- bounds ----
 
     def bounds_of(self, value: Number) -> Bounds:
-        """Bounds of an expression, from those of its parts."""
+        """Return the bounds of an expression, from those of its parts."""
         if not isinstance(value, Expr):
             return value, value
         low: float = 0
@@ -358,7 +227,7 @@ class Knowledge:
         return low, high
 
     def bounds_of_product(self, monomial: Monomial) -> Bounds:
-        """Bounds of a product of names and atoms."""
+        """Return the bounds of a product of names and atoms."""
         found: Bounds = (1, 1)
         for factor in dict.fromkeys(monomial):
             count = monomial.count(factor)
@@ -370,7 +239,7 @@ class Knowledge:
         return found
 
     def bounds_of_factor(self, factor: Factor) -> Bounds:
-        """Bounds of a name or atom."""
+        """Return the bounds of a name or atom."""
         if isinstance(factor, str):
             return self.bounds.get(factor, ANY)
         parts = [self.bounds_of(part) for part in factor.parts]
@@ -382,11 +251,11 @@ class Knowledge:
     # ---- simpler forms ----
 
     def quotient(self, a: Number, b: Number) -> Number:
-        """A floor division, simpler where the bounds decide it."""
+        """Return a floor division, simpler where the bounds decide it."""
         return self.simpler(floor_divide(a, b))
 
     def extreme(self, sign: str, a: Number, b: Number) -> Number:
-        """The minimum or maximum of two, one of them where it is known which."""
+        """Return the minimum or maximum of two, one of them where that is certain."""
         first = self.is_nonnegative(subtract(b, a))
         if first is not None:
             return a if first == (sign == "min") else b
@@ -396,7 +265,7 @@ class Knowledge:
         return smallest(a, b) if sign == "min" else largest(a, b)
 
     def simpler(self, value: Number) -> Number:
-        """An expression with a number in the place of atoms that have one value."""
+        """Replace atoms that have one value by that number."""
         if not isinstance(value, Expr):
             return value
         fixed: dict[Factor, Number] = {}
@@ -413,7 +282,7 @@ class Knowledge:
 
 
 def _single(value: Expr) -> str | None:
-    """The name of ``c * name + number``."""
+    """Return the name of ``c * name + number``."""
     names = [m for m in value.terms if m]
     if len(names) == 1 and len(names[0]) == 1 and isinstance(names[0][0], str):
         return names[0][0]
@@ -421,7 +290,7 @@ def _single(value: Expr) -> str | None:
 
 
 def _solved(value: Expr) -> tuple[str, Number] | None:
-    """A name and what it equals where an expression is zero.
+    """Return a name and what it equals where an expression is zero.
 
     Names with numbers come last in the alphabet of those that are replaced, so that
     sizes without a name of their own go first.
@@ -444,7 +313,138 @@ def _replaceable(name: str) -> tuple[bool, str]:
 
 
 def _never_zero(value: Expr) -> bool:
-    """Whether the coefficients have a divisor that the number lacks."""
+    """Return whether the coefficients have a divisor that the number lacks."""
     number = value.terms.get((), 0)
     common = gcd(*(c for m, c in value.terms.items() if m))
     return bool(number % common)
+
+
+# ---- the search for a proof that an expression of sizes is not negative ----
+
+
+# One proof may try so many expressions.
+_MOST_TRIES: Final = 60
+
+
+class Attempt:
+    """One search for a proof that an expression is not negative."""
+
+    def __init__(self, known: Knowledge) -> None:
+        self.known: Knowledge = known
+        self.left: int = _MOST_TRIES
+
+    def holds(self, value: Number, depth: int) -> bool:
+        """Return whether it is proven."""
+        if not isinstance(value, Expr):
+            return value >= 0
+        self.left -= 1
+        if self.left < 0:
+            return False
+        if self.known.bounds_of(value)[0] >= 0 or self._shifted(value):
+            return True
+        return depth > 0 and (
+            self._by_division(value, depth - 1)
+            or self._by_cases(value, depth - 1)
+            or self._by_facts(value, depth - 1)
+        )
+
+    def _by_division(self, value: Expr, depth: int) -> bool:
+        weaker = _weaker_by_division(self.known, value)
+        return any(self.holds(v, depth) for v in weaker)
+
+    def _by_cases(self, value: Expr, depth: int) -> bool:
+        for cases, needs_all in _cases(self.known, value):
+            answers = (self.holds(v, depth) for v in cases)
+            if all(answers) if needs_all else any(answers):
+                return True
+        return False
+
+    def _shifted(self, value: Expr) -> bool:
+        """Return whether no coefficient is negative when sizes start at their bounds.
+
+        ``n*n - n`` with n = m + 1 is ``m*m + m``.
+        """
+        if len(value.terms) > 12 or max(map(len, value.terms)) > 4:
+            return False
+        shifts: dict[Factor, Number] = {}
+        for factor in {f for m in value.terms for f in m}:
+            low, high = self.known.bounds_of_factor(factor)
+            if low != -inf:
+                shifts[factor] = add(symbol(factor), int(low))
+            elif high != inf:
+                shifts[factor] = subtract(int(high), symbol(factor))
+            else:
+                return False
+        moved = rebuild(value, shifts.__getitem__)
+        return all(c > 0 for c in terms_of(moved).values())
+
+    def _by_facts(self, value: Expr, depth: int) -> bool:
+        names = value.names
+        for fact in self.known.facts:
+            if not names.isdisjoint(names_of(fact)):
+                for times in _multiples(value, fact):
+                    if self.holds(subtract(value, multiply(fact, times)), depth):
+                        return True
+        return False
+
+
+def _multiples(value: Expr, fact: Number) -> Iterator[int]:
+    """Yield how many times a fact must be subtracted to leave one term less."""
+    seen = {1}
+    yield 1
+    for monomial, c in terms_of(fact).items():
+        mine = value.terms.get(monomial, 0)
+        times = 0 if mine % c or not monomial else mine // c
+        if times > 1 and times not in seen:
+            seen.add(times)
+            yield times
+
+
+def _weaker_by_division(known: Knowledge, value: Expr) -> Iterator[Number]:
+    """Yield expressions without one floor division; `value` has at least their sign.
+
+    For q = a // b with b > 0: a - b + 1 <= q * b <= a.
+    """
+    for atom in atoms_of(value):
+        if atom.sign != "//" or known.bounds_of(atom.parts[1])[0] < 1:
+            continue
+        c = value.terms.get((atom,))
+        if c is None or any(atom in m for m in value.terms if m != (atom,)):
+            continue
+        above, below = atom.parts
+        others = multiply(subtract(value, multiply(symbol(atom), c)), below)
+        least = add(subtract(above, below), 1) if c > 0 else above
+        yield add(others, multiply(least, c))
+
+
+def _cases(known: Knowledge, value: Expr) -> Iterator[tuple[list[Number], bool]]:
+    """Yield expressions with the arguments of a minimum or maximum in its place.
+
+    With them: whether all must hold, or one is enough.
+    """
+    for atom in atoms_of(value):
+        if atom.sign == "//":
+            continue
+        sign = _sign_of_cofactor(known, value, atom)
+        cases = [rebuild(value, _replaced(atom, part)) for part in atom.parts]
+        yield cases, not sign or (sign > 0) == (atom.sign == "min")
+
+
+def _replaced(atom: Atom, part: Number) -> Callable[[Factor], Number]:
+    return lambda factor: part if factor == atom else symbol(factor)
+
+
+def _sign_of_cofactor(known: Knowledge, value: Expr, atom: Atom) -> int:
+    """Return 1 if the value grows with an atom, -1 if it falls, 0 if unknown."""
+    signs = set()
+    for monomial, c in value.terms.items():
+        if atom in monomial:
+            rest = list(monomial)
+            rest.remove(atom)
+            if atom in rest:
+                return 0
+            low, _ = known.bounds_of_product(tuple(rest))
+            if low < 0:
+                return 0
+            signs.add(1 if c > 0 else -1)
+    return signs.pop() if len(signs) == 1 else 0

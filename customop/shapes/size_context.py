@@ -33,6 +33,7 @@ from customop.shapes.expressions import (
     substitute,
     symbol,
 )
+from customop.shapes.notation import as_name
 from customop.shapes.proofs import Knowledge
 from customop.shapes.sizes import made
 from customop.shapes.symbolic import (
@@ -98,7 +99,7 @@ class SizeContext:
         # asked for, each with the line that asked.
         self.numbers: dict[str, int] = {}
         self.reads: dict[int, str] = {}
-        # Whether the capture is over: then no call of real arrays may have its sizes.
+        # True after the capture: then no call of real arrays may have its sizes.
         self.has_ended: bool = False
 
     # ---- new sizes ----
@@ -138,6 +139,8 @@ class SizeContext:
         check_bounds("input_size", min, max)
         if name is None:
             return self._new(self._next("s"), "input", hint, source, source, min, max)
+        # Generated code has it as a variable.
+        name = as_name(name) if isinstance(name, str) else name
         before = self.sizes.get(name)
         if before is None:
             check_name(name)
@@ -177,7 +180,7 @@ class SizeContext:
         return make_float(self, FloatName(name, ()), value)
 
     def read_number(self, names: Iterable[str]) -> None:
-        """Raise, and note the line, if the value of an input that is a number is asked for.
+        """Raise, and note the line, if the value of an input is asked for.
 
         Raises
         ------
@@ -273,35 +276,35 @@ class SizeContext:
     # ---- values ----
 
     def operate(self, sign: str, left: Any, right: Any) -> Any:
-        """The result of an operation of Python on sizes and other numbers."""
+        """Compute an operation of Python on sizes and other numbers."""
         try:
             return operated(self, sign, left, right)
         except LargeSize as error:
             raise too_large(error) from None
 
     def compared(self, left: Any, sign: str, right: object) -> Any:
-        """Whether a comparison holds; a `SymBool` where that is not certain."""
+        """Return whether a comparison holds; a `SymBool` where that is not certain."""
         return compared(left, sign, right)
 
     def as_class(self, value: Any, cls: type) -> Any:
-        """A size or another number in a class of Python or NumPy."""
+        """Return a size or another number in a class of Python or NumPy."""
         return with_class(self, value, cls)
 
     def apply_ufunc(
         self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of a ufunc of NumPy for sizes, and for other numbers or arrays."""
+        """Compute a ufunc of NumPy for sizes, and for other numbers or arrays."""
         try:
             return apply_ufunc(ufunc, method, inputs, kwargs)
         except LargeSize as error:
             raise too_large(error) from None
 
     def wrap(self, value: Number) -> Any:
-        """An expression of these sizes as a `SymInt`; an int as it is."""
+        """Return an expression of these sizes as a `SymInt`; an int as it is."""
         return make_int(self, value, self.hint_of(value))
 
     def hint_of(self, side: Side) -> Any:
-        """The value that an expression had in the call; None if it depends on data."""
+        """Return the value of an expression in the call; None if it depends on data."""
         names = names_in_side(side)
         hints = {name: self.sizes[name].hint for name in names}
         if None in hints.values():
@@ -309,7 +312,7 @@ class SizeContext:
         return side_value(side, hints)  # type: ignore[arg-type]  # None was excluded
 
     def extreme(self, sign: str, *values: Any) -> Any:
-        """The minimum or maximum (``"min"`` or ``"max"``) of numbers."""
+        """Return the minimum or maximum (``"min"`` or ``"max"``) of numbers."""
         found = values[0]
         try:
             for value in values[1:]:
@@ -325,7 +328,7 @@ class SizeContext:
         return make_float(self, Calculation(sign, (as_side(first), as_side(second))))
 
     def number(self, value: Any) -> Any:
-        """The value of a symbolic number, which becomes a guard.
+        """Return the value of a symbolic number, which becomes a guard.
 
         Raises
         ------
@@ -345,7 +348,7 @@ class SizeContext:
     # ---- questions ----
 
     def compare(self, left: Side, sign: str, right: Side) -> bool | None:
-        """Whether a comparison always holds, never holds, or None; never a guard."""
+        """Return whether a comparison always holds; False for never, else None."""
         key = (sign, left, right)
         if key in self._compared:
             return self._compared[key]
@@ -353,12 +356,12 @@ class SizeContext:
         return found
 
     def known(self, condition: Condition) -> bool | None:
-        """Whether a condition always holds, never holds, or None; never a guard."""
+        """Return whether a condition always holds; False for never, else None."""
         found = self._decided.get(condition)
         return condition.known(self.knowledge) if found is None else found
 
     def decide(self, condition: Condition, kind: str = "guard") -> bool:
-        """Whether a condition holds; a guard of this kind records what was assumed.
+        """Return whether a condition holds, and record a guard for what was assumed.
 
         Raises
         ------
@@ -387,7 +390,7 @@ class SizeContext:
         check_askable(asked, names, self.sizes, self.knowledge, do)
 
     def is_unnamed(self, side: Side) -> bool:
-        """Whether all sizes in an expression are of inputs, and none has a name."""
+        """Return whether all sizes in an expression are of inputs without a name."""
         return all(self.sizes[n].kind == "input" for n in names_in_side(side))
 
     # ---- facts ----
@@ -424,7 +427,7 @@ class SizeContext:
         self._record(condition, "check", message)
 
     def can_hold(self, condition: Condition) -> bool:
-        """Whether a condition holds in this call, as far as that is known."""
+        """Return whether a condition holds in this call, as far as that is known."""
         known = self.known(condition)
         if known is not None:
             return known
@@ -481,12 +484,12 @@ def set_active(context: SizeContext | None) -> SizeContext | None:
 
 
 def captured_sizes() -> SizeContext | None:
-    """The sizes of the capture that runs in this thread, or None."""
+    """Return the sizes of the capture that runs in this thread, or None."""
     return _active.context
 
 
 def active_context() -> SizeContext:
-    """The context of new sizes.
+    """Return the context of new sizes.
 
     Outside of a capture it is one for all sizes of the thread that are still in use, so
     that their names differ.
@@ -550,7 +553,7 @@ def check(condition: Any, message: str | None = None) -> None:
 
 
 def solve_names(pairs: Iterable[tuple[Any, int]]) -> dict[str, int]:
-    """Values of names, from sizes and the numbers that they turned out to be."""
+    """Solve for the values of names, from sizes and the numbers that they became."""
     found: dict[str, int] = {}
     waiting = [(as_side(size), number) for size, number in pairs]
     while True:
@@ -565,12 +568,12 @@ def solve_names(pairs: Iterable[tuple[Any, int]]) -> dict[str, int]:
 
 
 def with_values(context: SizeContext, size: Any, values: Mapping[str, int]) -> Any:
-    """A size with numbers in the place of names."""
+    """Return a size with numbers in place of names."""
     return context.wrap(substitute(as_side(size), values))  # type: ignore[arg-type]  # of a size
 
 
 def fault_of(context: SizeContext, values: Mapping[str, int]) -> str:
-    """Which value is outside of its bounds, or which check it fails; or nothing."""
+    """Explain which value is out of bounds, or which check fails; or return nothing."""
     for name, value in values.items():
         low, high = context.sizes[name].bounds
         if value < low:

@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Symbolic:
-    """A number that is made of symbolic sizes: the base of `SymInt` and its kin."""
+    """A number that is made of symbolic sizes: the base of `SymInt` and `SymFloat`."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Symbolic:
 
 
 def has_sizes(value: Any) -> bool:
-    """Whether an argument is a symbolic number, or has one in a list."""
+    """Return whether an argument is a symbolic number, or has one in a list."""
     if isinstance(value, list | tuple):
         return any(map(has_sizes, value))
     return isinstance(value, Symbolic)
@@ -76,12 +76,12 @@ made: list[bool] = []
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a `SymInt`."""
+    """Return whether a value is a `SymInt`."""
     return isinstance(value, Symbolic) and type(value) is symbolic.SymInt
 
 
 def number_class(value: Any) -> type:
-    """The class of a number: of a symbolic one that which its value will have.
+    """Return the class of a number; for a symbolic one, that of its value.
 
     It is int for a size, and np.int64 for ``np.minimum(n, 3)``; float for a `SymFloat`
     such as ``n / 2``, and np.float64 for one such as ``np.sqrt(n)``.
@@ -93,7 +93,7 @@ def number_class(value: Any) -> type:
 
 
 def typical(size: Any) -> int:
-    """A number in the place of a size, at least 2 for each name in it.
+    """Return a number in place of a size, at least 2 for each name in it.
 
     Sort strides by it: that of a dense array is larger for an axis that is slower.
     """
@@ -103,7 +103,7 @@ def typical(size: Any) -> int:
 
 
 def as_length(size: Any) -> Any:
-    """A size as an int of Python, where it is one that NumPy has calculated."""
+    """Return a size as an int of Python, where NumPy has calculated it."""
     if type(size) is int:
         return size
     return size.weak if is_size(size) else int(size)
@@ -119,7 +119,7 @@ class SymShape(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Self:
-        """Lengths are ints of Python, also those that NumPy has calculated."""
+        """Make a shape of ints of Python, also where NumPy has calculated them."""
         return tuple.__new__(cls, [as_length(n) for n in sizes])
 
     def __eq__(self, other: object) -> Any:
@@ -156,7 +156,7 @@ class SymShape(tuple[Any, ...]):
     def __array_function__(
         self, function: Any, classes: Any, args: Any, kwargs: Any
     ) -> Any:
-        """The result of a function of NumPy, such as ``np.prod(x.shape)``."""
+        """Compute a function of NumPy, such as ``np.prod(x.shape)``."""
         reduce = _REDUCTIONS.get(function.__name__)
         if reduce is not None and len(args) == 1 and not kwargs and is_symbolic(self):
             # NumPy makes an array of the lengths, and its numbers have its class.
@@ -166,7 +166,7 @@ class SymShape(tuple[Any, ...]):
 
 
 def _as_tuples(value: Any) -> Any:
-    """A shape, or several in a list, as plain tuples."""
+    """Return a shape, or several in a list, as plain tuples."""
     if type(value) is SymShape:
         return tuple(value)
     is_nested = type(value) in (list, tuple)
@@ -174,7 +174,7 @@ def _as_tuples(value: Any) -> Any:
 
 
 def is_symbolic(shape: Iterable[Any]) -> bool:
-    """Whether one of several sizes is a `SymInt`.
+    """Return whether one of several sizes is a `SymInt`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def is_symbolic(shape: Iterable[Any]) -> bool:
 
 
 def is_known(size: Any, value: Any) -> bool:
-    """Whether a size certainly has a value; False where it only may.
+    """Return whether a size certainly has a value; False where it only may.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def is_known(size: Any, value: Any) -> bool:
 
 
 def was_one(size: Any) -> bool:
-    """Whether a size is 1: certainly, or at tracing, which becomes a guard.
+    """Return whether a size is 1: certainly, or at tracing, which becomes a guard.
 
     A size with a name, or that depends on data, is not taken to be 1: it may be so in
     another call, where the axis still has its own length.
@@ -228,17 +228,17 @@ def was_one(size: Any) -> bool:
 
 
 def is_negative(size: Any) -> bool:
-    """Whether a size is negative here; otherwise the graph checks that it is not."""
+    """Return whether a size is negative here; if not, the graph checks that."""
     return _fails(size, ">=") if is_size(size) else bool(size < 0)
 
 
 def is_nonzero(size: Any) -> bool:
-    """Whether a size is not zero here; otherwise the graph checks that it is zero."""
+    """Return whether a size is not zero here; if it is zero, the graph checks that."""
     return _fails(size, "==") if is_size(size) else bool(size != 0)
 
 
 def _fails(size: Any, sign: str) -> bool:
-    """Whether ``size sign 0`` does not hold; otherwise it is noted as a check."""
+    """Return whether ``size sign 0`` does not hold; if it does, note a check."""
     context, condition = size.context, conditions.Compared(size.expr, sign, 0)
     if not context.can_hold(condition):
         return True
@@ -247,7 +247,7 @@ def _fails(size: Any, sign: str) -> bool:
 
 
 def same_size(a: Any, b: Any) -> bool:
-    """Whether two sizes are certainly the same.
+    """Return whether two sizes are certainly the same.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def same_size(a: Any, b: Any) -> bool:
 
 
 def same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether two shapes are certainly the same.
+    """Return whether two shapes are certainly the same.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def product(sizes: Iterable[Any]) -> Any:
-    """The product of sizes; 1 of none.
+    """Return the product of sizes; 1 if there are none.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def _context_of(sizes: Iterable[Any]) -> Any:
 
 
 def sym_min(*sizes: Any) -> Any:
-    """The least of several sizes, without a guard.
+    """Return the least of several sizes, without a guard.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def sym_min(*sizes: Any) -> Any:
 
 
 def sym_max(*sizes: Any) -> Any:
-    """The largest of several sizes, without a guard.
+    """Return the largest of several sizes, without a guard.
 
     Examples
     --------
@@ -325,7 +325,7 @@ _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape that NumPy broadcasts shapes to.
+    """Return the shape that NumPy broadcasts shapes to.
 
     Sizes that are the same, or known to be 1, need no guard. Otherwise a guard says which
     of them were equal or 1.
@@ -360,7 +360,7 @@ def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _joint_size(a: Any, b: Any) -> Any:
-    """The size of an axis that two sizes broadcast to, or None if they do not."""
+    """Return the size that two sizes of an axis broadcast to, or None."""
     if type(a) is int and type(b) is int:
         return a if b in (a, 1) else b if a == 1 else None
     if is_known(a, b) or is_known(b, 1):
@@ -371,7 +371,7 @@ def _joint_size(a: Any, b: Any) -> Any:
 
 
 def _decided_size(a: Any, b: Any) -> Any:
-    """As `_joint_size` of sizes of which nothing is certain: with a guard."""
+    """Return what `_joint_size` does for uncertain sizes, with a guard."""
     first, second = _hint(a), _hint(b)
     if first is None or second is None or first == second:
         if a == b:  # a guard, or an error

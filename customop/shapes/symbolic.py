@@ -88,7 +88,7 @@ class RealNumber(InContext):
 
     @property
     def __class__(self) -> type:
-        """The class that isinstance sees: for an input that is a number, that of numbers."""
+        """The class that isinstance sees; for an input, that of its number."""
         cls: type = self.number_class if has_numbers(self) else type(self)
         return cls if cls in (int, float) else type(self)
 
@@ -234,32 +234,12 @@ class RealNumber(InContext):
 
     @property
     def imag(self) -> int:
-        """0."""
+        """Zero."""
         return 0
 
     def conjugate(self) -> Any:
         """Return the number itself."""
         return self
-
-
-# ---- inputs that are numbers ----
-
-
-def has_numbers(*values: Any) -> bool:
-    """Whether a symbolic number depends on an input that is a number."""
-    return any(
-        isinstance(v, RealNumber)
-        and bool(v.context.numbers)
-        and not v.context.numbers.keys().isdisjoint(names_in_side(v.side))
-        for v in values
-    )
-
-
-def read_numbers(*values: Any) -> None:
-    """Ask for the values of the inputs that are numbers, on which these depend."""
-    for value in values:
-        if isinstance(value, RealNumber):
-            value.context.read_number(names_in_side(value.side))
 
 
 # ---- symbolic sizes ----
@@ -441,7 +421,7 @@ class SymInt(RealNumber):
 
     @property
     def denominator(self) -> int:
-        """1."""
+        """One."""
         return 1
 
 
@@ -522,7 +502,7 @@ class SymFloat(RealNumber):
         return float(self.value).is_integer()
 
     def _quotient(self) -> tuple[Any, Any] | None:
-        """Both sides of a division of integers, whose rounding is exact in integers."""
+        """Return both sides of a division of integers, which is rounded exactly; or None."""
         parts = self.calculation.parts
         if has_numbers(self):
             return None
@@ -536,110 +516,6 @@ class SymFloat(RealNumber):
 number_classes.update((SymInt, SymFloat))
 numbers.Integral.register(SymInt)
 numbers.Real.register(SymFloat)
-
-
-# ---- from expressions and calculations ----
-
-
-def make_int(
-    context: SizeContext, value: Number, hint: int | None, cls: type = int
-) -> Any:
-    """An expression as a `SymInt`, or the number that it is."""
-    if type(value) is int:
-        return value if cls is int else cls(value)
-    made = SymInt.__new__(SymInt)
-    made.context = context
-    made.expr = value  # type: ignore[assignment]  # an Expr
-    made.number_class = cls
-    made.hint = hint
-    return made
-
-
-def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> SymFloat:
-    """A calculation as a `SymFloat`, with its hint if none is given."""
-    if context.numbers and value.depth > _MOST_OF_NUMBERS:
-        context.read_number(value.names)  # the graph is only for this number
-    check_text(value.depth, value.text)
-    made = SymFloat.__new__(SymFloat)
-    made.context = context
-    made.calculation = value
-    made.hint = context.hint_of(value) if hint is None else hint
-    return made
-
-
-# Calculations in each other after which the value of an input is asked.
-_MOST_OF_NUMBERS: Final = 40
-
-
-def make_number(context: SizeContext, value: Side, hint: Any = None) -> Any:
-    """The number from which `as_side` made a side."""
-    if not isinstance(value, Calculation):
-        return context.wrap(value) if isinstance(value, Expr) else value
-    cls = getattr(np, value.name, None)
-    if isinstance(cls, type) and cls in WHOLE and isinstance(value.parts[0], Expr):
-        return context.as_class(context.wrap(value.parts[0]), cls)
-    return make_float(context, value, hint)
-
-
-# ---- what they are ----
-
-
-def typical(value: SymInt) -> int:
-    """A number in the place of a size, at least 2 for each name in it."""
-    return value_of(value.expr, value.context.typical)
-
-
-def context_of(*values: Any) -> SizeContext | None:
-    """The context of the symbolic numbers among values; None if there are none.
-
-    Raises
-    ------
-    ArgumentError
-        If they belong to different captures.
-    """
-    found = None
-    for value in values:
-        if isinstance(value, InContext):
-            if found is not None and value.context is not found:
-                raise mixed(values)
-            found = value.context
-    return found
-
-
-def mixed(values: tuple[Any, ...]) -> ArgumentError:
-    """The error for sizes of different captures."""
-    names = " and ".join(str(v) for v in values if isinstance(v, InContext))
-    return ArgumentError(
-        f"{names} are sizes of different captures",
-        do="make both in one capture, or under one FakeMode()",
-    )
-
-
-def as_side(value: Any) -> Side | None:
-    """The expression, calculation or number of a value; None for other values."""
-    cls = type(value)
-    if cls is int:
-        return value  # type: ignore[no-any-return]  # an int
-    if isinstance(value, RealNumber):
-        return value.side
-    if cls is bool:
-        return int(value)
-    is_number = isinstance(value, float | complex | np.number | np.bool_)
-    return value if is_number and not isinstance(value, np.timedelta64) else None
-
-
-def whole_of(value: Any) -> Number | None:
-    """The integer or expression of a value, whatever its class; None for others."""
-    cls = type(value)
-    if cls is SymInt:
-        return value.expr  # type: ignore[no-any-return]  # an Expr
-    is_whole = isinstance(value, int | np.integer | np.bool_)
-    return int(value) if is_whole and cls is not np.timedelta64 else None
-
-
-def class_of(value: Any) -> type:
-    """The class of the number that a value is or will be."""
-    return value.number_class if isinstance(value, InContext) else type(value)
 
 
 # ---- `SymBool`: a condition on symbolic sizes that is not decided yet ----
@@ -680,7 +556,7 @@ class SymBool(InContext):
 
     @property
     def value(self) -> Any:
-        """Whether it holds in this call, which becomes a guard."""
+        """Return whether it holds in this call, which becomes a guard."""
         return self.number_class(bool(self))
 
     def __bool__(self) -> bool:
@@ -756,3 +632,127 @@ def _combined(sign: str, left: SymBool, right: Any) -> Any:
     if sign == "and":
         return left if right else False
     return True if right else left
+
+
+# ---- from expressions and calculations ----
+
+
+def make_int(
+    context: SizeContext, value: Number, hint: int | None, cls: type = int
+) -> Any:
+    """Return an expression as a `SymInt`, or the number that it is."""
+    if type(value) is int:
+        return value if cls is int else cls(value)
+    made = SymInt.__new__(SymInt)
+    made.context = context
+    made.expr = value  # type: ignore[assignment]  # an Expr
+    made.number_class = cls
+    made.hint = hint
+    return made
+
+
+def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> SymFloat:
+    """Make a `SymFloat` of a calculation, with its hint if none is given."""
+    if context.numbers and value.depth > _MOST_OF_NUMBERS:
+        context.read_number(value.names)  # the graph is only for this number
+    check_text(value.depth, value.text)
+    made = SymFloat.__new__(SymFloat)
+    made.context = context
+    made.calculation = value
+    made.hint = context.hint_of(value) if hint is None else hint
+    return made
+
+
+# Calculations in each other after which the value of an input is asked.
+_MOST_OF_NUMBERS: Final = 40
+
+
+def make_number(context: SizeContext, value: Side, hint: Any = None) -> Any:
+    """Return the number from which `as_side` made a side."""
+    if not isinstance(value, Calculation):
+        return context.wrap(value) if isinstance(value, Expr) else value
+    cls = getattr(np, value.name, None)
+    if isinstance(cls, type) and cls in WHOLE and isinstance(value.parts[0], Expr):
+        return context.as_class(context.wrap(value.parts[0]), cls)
+    return make_float(context, value, hint)
+
+
+# ---- what they are ----
+
+
+def typical(value: SymInt) -> int:
+    """Return a number in place of a size, at least 2 for each name in it."""
+    return value_of(value.expr, value.context.typical)
+
+
+def context_of(*values: Any) -> SizeContext | None:
+    """Return the context of the symbolic numbers among values, or None.
+
+    Raises
+    ------
+    ArgumentError
+        If they belong to different captures.
+    """
+    found = None
+    for value in values:
+        if isinstance(value, InContext):
+            if found is not None and value.context is not found:
+                raise mixed(values)
+            found = value.context
+    return found
+
+
+def mixed(values: tuple[Any, ...]) -> ArgumentError:
+    """Make the error for sizes of different captures."""
+    names = " and ".join(str(v) for v in values if isinstance(v, InContext))
+    return ArgumentError(
+        f"{names} are sizes of different captures",
+        do="make both in one capture, or under one FakeMode()",
+    )
+
+
+def as_side(value: Any) -> Side | None:
+    """Return the expression, calculation or number of a value; else None."""
+    cls = type(value)
+    if cls is int:
+        return value  # type: ignore[no-any-return]  # an int
+    if isinstance(value, RealNumber):
+        return value.side
+    if cls is bool:
+        return int(value)
+    is_number = isinstance(value, float | complex | np.number | np.bool_)
+    return value if is_number and not isinstance(value, np.timedelta64) else None
+
+
+def whole_of(value: Any) -> Number | None:
+    """Return the integer or expression of a value of any class; else None."""
+    cls = type(value)
+    if cls is SymInt:
+        return value.expr  # type: ignore[no-any-return]  # an Expr
+    is_whole = isinstance(value, int | np.integer | np.bool_)
+    return int(value) if is_whole and cls is not np.timedelta64 else None
+
+
+def class_of(value: Any) -> type:
+    """Return the class of the number that a value is or will be."""
+    return value.number_class if isinstance(value, InContext) else type(value)
+
+
+# ---- inputs that are numbers ----
+
+
+def has_numbers(*values: Any) -> bool:
+    """Return whether a symbolic number depends on an input that is a number."""
+    return any(
+        isinstance(v, RealNumber)
+        and bool(v.context.numbers)
+        and not v.context.numbers.keys().isdisjoint(names_in_side(v.side))
+        for v in values
+    )
+
+
+def read_numbers(*values: Any) -> None:
+    """Ask for the values of the inputs that are numbers, on which these depend."""
+    for value in values:
+        if isinstance(value, RealNumber):
+            value.context.read_number(names_in_side(value.side))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def operated(context: SizeContext, sign: str, left: Any, right: Any) -> Any:
-    """The result of an operation of Python, of which one side is symbolic."""
+    """Compute an operation of Python, of which one side is symbolic."""
     a, b = as_side(left), as_side(right)
     if a is None or b is None:
         return NotImplemented
@@ -65,7 +65,7 @@ def operated(context: SizeContext, sign: str, left: Any, right: Any) -> Any:
 
 
 def _whole(context: SizeContext, sign: str, left: Any, right: Any, cls: type) -> Any:
-    """The result of integer arithmetic, in a class of integers."""
+    """Compute integer arithmetic in a class of integers."""
     if type(left) is type(right) and left.context is not right.context:
         raise mixed((left, right))
     a, b = whole_of(left), whole_of(right)
@@ -88,7 +88,7 @@ def _hint(value: Any) -> Any:
 
 
 def _is_certain_power(base: Any, exponent: Any) -> bool:
-    """Whether a power of inputs that are numbers has one class, whatever they are."""
+    """Return whether a power of numbers that are inputs always has one class."""
     is_positive = isinstance(base, float) and base > 0
     is_whole = type(exponent) is int and type(base) is not SymInt
     is_integer = type(base) is SymInt and type(exponent) is SymInt
@@ -97,7 +97,7 @@ def _is_certain_power(base: Any, exponent: Any) -> bool:
 
 
 def _power(left: SymInt, right: Any, cls: type) -> Any:
-    """A power in a class of NumPy, in which negative ones of integers are errors."""
+    """Return a power in a class of NumPy, where negative integer ones are errors."""
     whole = whole_of(right)
     if type(whole) is int and whole >= 0:
         return with_class(left.context, left.weak**whole, cls)
@@ -118,7 +118,7 @@ _INTEGER: Final[dict[str, Callable[[SizeContext, Number, Number], Number]]] = {
 
 
 def with_class(context: SizeContext, value: Any, cls: type) -> Any:
-    """A number, which may be symbolic, in another class of Python or NumPy."""
+    """Return a number, which may be symbolic, in another class of Python or NumPy."""
     if class_of(value) is cls:
         return value
     if not isinstance(value, InContext):
@@ -130,7 +130,7 @@ def with_class(context: SizeContext, value: Any, cls: type) -> Any:
 
 
 def compared(left: Any, sign: str, right: object) -> Any:
-    """Whether a comparison holds; a `SymBool` where that is not certain."""
+    """Return whether a comparison holds; a `SymBool` where that is not certain."""
     a, b = _exact(left), _exact(right)
     is_unordered = isinstance(b, complex) and sign not in ("==", "!=")
     if a is None or b is None or is_unordered:
@@ -145,7 +145,7 @@ def compared(left: Any, sign: str, right: object) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """A side, without the class of an integer: comparisons of integers are exact."""
+    """Return a side without the class of an integer: integers compare exactly."""
     whole = whole_of(value)
     return as_side(value) if whole is None else whole
 
@@ -196,7 +196,7 @@ def _extreme(sign: str, a: Any, b: Any) -> Any:
 def apply_ufunc(
     ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The result of a ufunc of symbolic numbers, and of others beside them."""
+    """Compute a ufunc of symbolic numbers, and of others beside them."""
     inputs = tuple([_scalar(value) for value in inputs])
     sides = tuple(map(as_side, inputs))
     if any(side is None for side in sides):
@@ -216,7 +216,7 @@ def apply_ufunc(
 
 
 def _has_text(ufunc: Any) -> bool:
-    """Whether it is found by its name, so that a graph can have a call of it."""
+    """Return whether it is found by its name, so that a graph can call it."""
     name = ufunc.__name__
     return name == "clip" or getattr(np, name, None) is ufunc
 
@@ -229,7 +229,7 @@ def _compared(name: str, inputs: Sequence[Any]) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """An array without axes as the number in it."""
+    """Return the number in an array without axes."""
     is_number = type(value) is np.ndarray and not value.ndim
     return value[()] if is_number else value
 
@@ -237,7 +237,7 @@ def _scalar(value: Any) -> Any:
 def _calculated(
     name: str, inputs: Sequence[Any], sides: tuple[Any, ...], cls: type
 ) -> Any:
-    """The result of a ufunc of numbers, of the class that NumPy gives."""
+    """Return the result of a ufunc of numbers, of the class that NumPy gives."""
     context = context_of(*inputs)
     assert context is not None
     wholes = [*map(whole_of, inputs)]
@@ -252,32 +252,29 @@ def _calculated(
 
 
 def _is_open_power(name: str, wholes: Sequence[Any]) -> bool:
-    """Whether the exponent may be negative, which is an error of NumPy for integers."""
+    """Return whether the exponent may be negative, an error of NumPy for integers."""
     return name == "power" and (type(wholes[1]) is not int or wholes[1] < 0)
 
 
 def _of_values(
     ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """The result for the numbers of this call, which become guards."""
+    """Return the result for the numbers of this call, which become guards."""
     values = [v.value if isinstance(v, InContext) else v for v in inputs]
     return getattr(ufunc, method)(*values, **kwargs)
 
 
 def _weak(value: Any) -> Any:
-    """An integer, which may be symbolic, as one of Python."""
+    """Return an integer, which may be symbolic, as one of Python."""
     return value.weak if isinstance(value, SymInt) else int(value)
 
 
 def _plain(value: Any) -> Any:
-    """A number whose own operators do not call the ufunc again."""
+    """Return a number whose own operators do not call the ufunc again."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-# ---- like calls ----
-# Calls such as `np.zeros(n, like=x)`, in which NumPy asks for numbers that nobody
-# reads.
-#
+# ---- calls such as `np.zeros(n, like=x)`, in which NumPy asks for an unused number ----
 # NumPy turns the shape into numbers before it hands the call to the array `like`, which
 # gets the shape as it was given. So the number needs no guard, and may be any.
 
@@ -287,7 +284,7 @@ _MAKERS: Final = ("zeros", "empty")
 
 
 def is_handed_over(frame: FrameType) -> bool:
-    """Whether a frame calls a function of NumPy that hands its shape to `like`.
+    """Return whether a frame calls a NumPy function that hands its shape to `like`.
 
     Only a variable is looked at, and only one that is not NumPy's: for anything else the
     answer is no, and the number becomes a guard.
@@ -303,7 +300,7 @@ def is_handed_over(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=1024)
 def _variable_of_like(code: CodeType, at: int) -> str | None:
-    """The variable that is the last keyword argument `like` of the call at a place."""
+    """Return the variable that is the last keyword argument `like` of a call."""
     before = [i for i in dis.get_instructions(code) if i.offset <= at]
     names, rest = _keywords(code, before)
     if not names or names[-1] != "like" or not rest:
@@ -326,7 +323,7 @@ _FAR: Final = 60
 def _keywords(
     code: CodeType, before: Sequence[dis.Instruction]
 ) -> tuple[Sequence[Any], Sequence[dis.Instruction]]:
-    """Names of the keyword arguments of the last call, and what comes before them."""
+    """Return the keyword names of the last call, and what comes before them."""
     for i in range(len(before) - 1, max(len(before) - 4, -1), -1):
         found = before[i]
         names = code.co_consts[found.arg or 0] if found.opname in _NAMES else None

@@ -1,4 +1,4 @@
-"""Stubs of `ops`, so that type checkers without a plugin know the operators."""
+"""Write stubs of `ops`, so that type checkers know the operators without a plugin."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from customop.schema.types import (
     TupleOf,
 )
 
-# ---- types as text in a stub, from annotations or from types of a schema ----
+# ---- types as text in a stub, from annotations or schema types ----
 
 
-# Modules whose names are imported one by one, which keeps lines short.
+# Modules whose names are imported one by one, to keep lines short.
 _SHORT = ("collections.abc", "customop", "numpy.typing", "typing")
 
 # ---- values with a public name ----
@@ -80,23 +80,23 @@ _BASES: dict[SchemaType, tuple[str, str]] = {
 
 
 class _NoNameError(Exception):
-    """No import can name a part of an annotation, such as a local class."""
+    """Raised if no import can name a part of an annotation, such as a local class."""
 
 
 class TypeText:
-    """Writes types as text, and collects the imports and type variables of the text.
+    """Writes types as text, and collects the imports and type variables that it needs.
 
     Parameters
     ----------
     taken : container of str
-        Names that a type variable must not have.
+        Names that type variables must not have.
 
     Attributes
     ----------
     modules : set of str
         Modules to import.
     names : set of tuple
-        Modules and the names to import from them.
+        Pairs of a module and a name to import from it.
     variables : dict
         Name of a type variable -> the texts of its constraints and bound.
     """
@@ -110,7 +110,7 @@ class TypeText:
     def annotation(
         self, hint: Any, declared: SchemaType | None, *, result: bool = False
     ) -> str:
-        """The text of an annotation, or of its schema type if that says more."""
+        """Return the text of an annotation, or of its schema type if that says more."""
         if declared is not None and (hint is Any or hint is object):
             return self.schema_type(declared, result=result)
         before = {*self.modules}, {*self.names}, {**self.variables}
@@ -131,7 +131,7 @@ class TypeText:
             return self._variable(hint)
         if typing.get_origin(hint) is typing.Annotated:
             return self._hint(hint.__origin__)
-        if hasattr(hint, "array_type"):  # jaxtyping's pair of a class and a shape
+        if hasattr(hint, "array_type"):  # jaxtyping's class with a shape
             return self._hint(hint.array_type)
         return self._form(hint, typing.get_origin(hint), typing.get_args(hint))
 
@@ -148,7 +148,7 @@ class TypeText:
         return f"{self._qualified(origin)}[{inside}]"
 
     def _numpy_array(self, dtype: Any) -> str:
-        """An array of any shape, by NumPy's alias if it has one."""
+        """Return the type of an array with any shape, by NumPy's alias if possible."""
         if typing.get_origin(dtype) is np.dtype:
             (element,) = typing.get_args(dtype)
             return f"{self._name('numpy.typing', 'NDArray')}[{self._hint(element)}]"
@@ -164,7 +164,7 @@ class TypeText:
         )
 
     def _qualified(self, named: Any) -> str:
-        """The name of a class or an alias, in the shortest public module that has it."""
+        """Return the name of a class or alias, from its shortest public module."""
         alias = _alias(named)
         if alias is not None:
             return self._name(*alias)
@@ -200,7 +200,7 @@ class TypeText:
     # ---- schema types ----
 
     def schema_type(self, declared: SchemaType, *, result: bool = False) -> str:
-        """The text of a schema type, as an argument or as a result."""
+        """Return the text of a schema type, for an argument or for a result."""
         if isinstance(declared, ArrayType):
             array = self._name(*_ARRAY)
             number = f" | {self._name(*_BASES[SCALAR])}" if declared.or_number else ""
@@ -234,7 +234,7 @@ class TypeText:
         try:
             return self._qualified(declared.cls)
         except _NoNameError:
-            # No other file can name a class within a function.
+            # No other file can name a class inside a function.
             return self._name("typing", "Any")
 
 
@@ -246,7 +246,7 @@ def _alias(hint: Any) -> tuple[str, str] | None:
 
 
 def _public_first(module: str) -> list[str]:
-    """A module and the packages around it; names without an underscore come first."""
+    """Return a module and the packages around it, names without an underscore first."""
     parts = module.split(".")
     private = next((i for i, p in enumerate(parts) if p.startswith("_")), len(parts))
     public = [".".join(parts[:i]) for i in range(private, 0, -1)]
@@ -264,7 +264,7 @@ def _found(module: str, name: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """A default or an option as formatted code writes it; ``...`` if it is not short."""
+    """Return a default or option as formatted code, or ``...`` if it is long."""
     if isinstance(value, str) and type(value) is str:
         text = json.dumps(value, ensure_ascii=False)
         return text if text.isprintable() and text.count('"') == 2 else repr(value)
@@ -273,10 +273,10 @@ def value_text(value: Any) -> str:
     return repr(value) if is_short or is_finite else "..."
 
 
-# ---- the forms in which an operator can be called, and their parameters ----
+# ---- the forms in which operators are called, and their parameters ----
 
 
-# An operator, and an overload of its function if that has any.
+# An operator, and an overload of its function or None.
 Form: TypeAlias = tuple[Operator[..., Any], Callable[..., Any] | None]
 
 _KINDS: dict[Any, str] = {
@@ -284,14 +284,14 @@ _KINDS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_OR_KEYWORD: POSITIONAL,
     inspect.Parameter.KEYWORD_ONLY: KEYWORD_ONLY,
 }
-# The narrower type comes first among overloads: a checker takes the first that fits.
+# Narrower types come first among overloads, because checkers take the first that fits.
 _NUMBERS = ("bool", "int", "float", "complex")
 _WIDTHS: dict[SchemaType, int] = {Base(name): i for i, name in enumerate(_NUMBERS)}
 _WIDTHS[SCALAR] = len(_WIDTHS)
 
 
 def forms_of(op: Operator[..., Any]) -> list[Form]:
-    """An operator with each overload of its function, or with None."""
+    """Return an operator with each overload of its function, or once with None."""
     overloads = overloads_of(op.__wrapped__)
     return [(op, overload) for overload in overloads] or [(op, None)]
 
@@ -299,7 +299,7 @@ def forms_of(op: Operator[..., Any]) -> list[Form]:
 def parameters_of(
     op: Operator[..., Any], overload: Callable[..., Any] | None
 ) -> Sequence[Parameter]:
-    """Parameters of an operator as an overload of its function has them."""
+    """Return the parameters of an operator, changed to match an overload."""
     if overload is None:
         return op.schema.parameters
     by_name = {p.name: p for p in op.schema.parameters}
@@ -318,7 +318,7 @@ def _as_given(p: Parameter, given: inspect.Parameter) -> Parameter:
 def marked(
     parameters: Sequence[Parameter], text: Callable[[Parameter], str]
 ) -> list[str]:
-    """Parameters as text, with "/" and "*" between their kinds."""
+    """Return parameters as text, with "/" and "*" between their kinds."""
     parts = []
     before = ""
     for p in parameters:
@@ -332,7 +332,7 @@ def marked(
 
 
 def narrowest_first(ops: Sequence[Operator[..., Any]]) -> list[Operator[..., Any]]:
-    """Overloads in their order, except that narrower numbers come before wider ones."""
+    """Return overloads in order, but with narrower numbers before wider ones."""
     ordered: list[Operator[..., Any]] = []
     for op in ops:
         at = next((i for i, o in enumerate(ordered) if _is_narrower(op, o)), None)
@@ -350,7 +350,7 @@ def _is_narrower(op: Operator[..., Any], other: Operator[..., Any]) -> bool:
     return known and bool(widths) and all(p <= q for p, q in widths)
 
 
-# ---- stubs of `ops`, so that type checkers without a plugin know the operators ----
+# ---- stubs of `ops` ----
 
 
 _COMMAND = "python -m customop stubs"
@@ -361,14 +361,14 @@ _HEADER = """\
 # Run it again when operators or customop have changed; --check shows the difference.
 # ruff: noqa
 """
-# Overloads are in the order in which they are tried, such as `int` before `float`.
+# Overloads are in the order in which they are tried, for example `int` before `float`.
 _OVERLAPS = """\
 # mypy: disable-error-code="overload-overlap, overload-cannot-match"
 # pyright: reportOverlappingOverload=false
 """
 
-# The classes of customop.library.ops as a checker sees them. `_Single` is a packet with one
-# overload.
+# The classes of customop.library.ops as type checkers see them. `_Single` is a packet
+# with a single overload.
 _CLASSES = """\
 class OperatorPacket:
     def __init__(self, namespace: str, name: str) -> None: ...
@@ -398,7 +398,7 @@ class Namespaces:
 
 ops: Namespaces
 """
-# Path of the module of `ops`, without its ending.
+# Path of the module that has `ops`, without the suffix.
 _OPS = Namespaces.__module__.replace(".", "/")
 _PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _USED = (
@@ -453,7 +453,7 @@ def stubs_text(
     header = _HEADER.format(command=command)
     return {
         "customop/__init__.pyi": f"{header}\n{_package()}",
-        # mypy takes a folder for a package only if it has this file.
+        # mypy treats a folder as a package only if it has this file.
         f"{posixpath.dirname(_OPS)}/__init__.pyi": header,
         f"{_OPS}.pyi": f"{header}{_Stub(sorted({*spaces})).text()}",
     }
@@ -524,7 +524,7 @@ def _texts(modules: Sequence[str]) -> dict[str, str]:
 
 
 def _spaces(module: str) -> set[str]:
-    """Namespaces of the operators that a module, or one within it, defines."""
+    """Return the namespaces of the operators that a module or its submodules define."""
     _import(module)
     known = {*all_operators().values()}
     places = {op.namespace: set[str]() for op in known}
@@ -563,18 +563,18 @@ def _import(module: str) -> None:
 
 
 class _Stub:
-    """Writes the stub of the module of `ops`, operator by operator."""
+    """Writes the stub of the module that has `ops`, operator by operator."""
 
     def __init__(self, spaces: Sequence[str]) -> None:
-        # A keyword cannot follow a dot; only `getattr` finds such a namespace.
+        # A keyword cannot follow a dot, so only `getattr` finds such a namespace.
         self.spaces = [space for space in spaces if not iskeyword(space)]
         self.names = {*_TAKEN}
         self.types = TypeText(self.names)
-        # Namespace -> name of its class.
+        # Namespace -> the name of its class.
         self.classes: dict[str, str] = {}
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the text of the whole file."""
         blocks = [block for space in self.spaces for block in self.namespace(space)]
         variables = [
             '_P = ParamSpec("_P")\n',
@@ -591,7 +591,7 @@ class _Stub:
         return f"{overlaps}\n{_joined(parts)}"
 
     def imports(self) -> str:
-        """The import statements that the text needs."""
+        """Return the import statements that the file needs."""
         plain = [f"import {name}\n" for name in sorted(self.types.modules)]
         named: dict[str, list[str]] = {}
         for module, name in sorted(self.types.names | {*_USED}):
@@ -600,7 +600,7 @@ class _Stub:
         return _joined(["".join(plain), "".join(texts)] if plain else ["".join(texts)])
 
     def namespace(self, space: str) -> list[str]:
-        """The packets of a namespace, and the class whose attributes they are."""
+        """Return the packets of a namespace, and the class with them as attributes."""
         found = in_namespace(space)
         blocks = []
         self.classes[space] = self.name(space)
@@ -612,7 +612,7 @@ class _Stub:
         return [*blocks, "".join(rows)]
 
     def name(self, wanted: str) -> str:
-        """A private name that is not used yet in the file."""
+        """Return a private name that is still unused in the file."""
         found = f"_{wanted}"
         while found in self.names or found in self.types.variables:
             found += "_"
@@ -620,7 +620,7 @@ class _Stub:
         return found
 
     def packet(self, name: str, ops: Sequence[Operator[..., Any]]) -> list[str]:
-        """All overloads of one name."""
+        """Return the code for all overloads of one name."""
         if [op.overload for op in ops] == [""] and not overloads_of(ops[0].__wrapped__):
             return [f"@_single\n{self.function(name, ops[0])}"]
         overloads = [op.overload or "default" for op in ops]
@@ -629,7 +629,7 @@ class _Stub:
             f"@_overload\n{self.function(n, op)}"
             for n, op in zip(named, ops, strict=True)
         ]
-        # Two classes, since an overload named `int` would hide the type in the calls.
+        # There are two classes: an overload named `int` would hide the type in calls.
         calls, cls = (self.name(f"{name[1:]}__{part}") for part in ("call", "packet"))
         pairs = zip(overloads, named, strict=True)
         rows = "".join(
@@ -645,7 +645,7 @@ class _Stub:
         ]
 
     def calls(self, ops: Sequence[Operator[..., Any]]) -> str:
-        """The call of a packet, one function for each overload."""
+        """Return the `__call__` of a packet, one function for each overload."""
         forms = [form for op in narrowest_first(ops) for form in forms_of(op)]
         texts = [self.function("__call__", *form, is_method=True) for form in forms]
         if len(texts) == 1:
@@ -661,7 +661,7 @@ class _Stub:
         *,
         is_method: bool = False,
     ) -> str:
-        """An operator, or an overload of its function, as a function without a body."""
+        """Return an operator, or one overload, as a function without a body."""
         hints = hints_of(overload or op.__wrapped__)
         given = parameters_of(op, overload)
         parts = [*marked(given, lambda p: self.parameter(p, hints))]
@@ -679,7 +679,7 @@ class _Stub:
         return f"{indent}def {name}(\n{rows}{indent}{end}\n"
 
     def parameter(self, p: Parameter, hints: Mapping[str, Any]) -> str:
-        """A parameter with its type and default."""
+        """Return a parameter with its type and default."""
         if p.name in hints:
             text = self.types.annotation(hints[p.name], p.type)
         else:
@@ -688,7 +688,7 @@ class _Stub:
         return f"{p.name}: {text}{default}"
 
     def result(self, op: Operator[..., Any], hints: Mapping[str, Any]) -> str:
-        """The type of an operator's result."""
+        """Return the type of an operator's result."""
         returns = op.schema.returns
         if "return" in hints:
             declared = returns[0].type if len(returns) == 1 else None
@@ -705,7 +705,7 @@ def _variable(name: str, limits: Sequence[str]) -> str:
 
 
 def _joined(blocks: Iterable[str]) -> str:
-    """Blocks with an empty line between them, unless both are functions; as ruff does."""
+    """Join blocks as ruff does: with empty lines, except between stub functions."""
     text = ""
     for block in blocks:
         follows = block.startswith("@") and text.endswith(": ...\n")
@@ -717,10 +717,10 @@ def _joined(blocks: Iterable[str]) -> str:
 
 
 def _package() -> str:
-    """Imports of all public names, since checkers look into the folder of stubs first.
+    """Return imports of all public names; checkers look into the stub folder first.
 
-    Without this file mypy would not take the folder for a package, and pyright would not
-    take it for a complete one. Both find all other modules in customop itself.
+    Without this file, mypy would not treat the folder as a package, and pyright would
+    not treat it as complete. Both find all other modules in customop itself.
     """
     tree = ast.parse(_PACKAGE.read_text("utf-8"))
     public = _public(tree)

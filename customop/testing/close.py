@@ -1,4 +1,4 @@
-"""assert_close: arrays of every kind against others, and arrays as vectors of numbers."""
+"""assert_close compares nested arrays; Space turns arrays into vectors of numbers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 
 class Space:
-    """Arrays as one vector of real numbers, in which complex elements take two places.
+    """Arrays seen as one vector of real numbers; a complex element takes two places.
 
-    In these numbers every differentiable function has a Jacobian, also one that is not
-    holomorphic, such as abs.
+    Over these numbers every differentiable function has a Jacobian, even one that is
+    not holomorphic, such as abs.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Space:
     size : int
         Length of the vector.
     is_plain : bool
-        Whether all arrays are those of NumPy, of double precision and in C order.
+        Whether all arrays are C-contiguous float64 arrays of NumPy.
     """
 
     __slots__ = ("arrays", "blocks", "is_plain", "labels", "size", "widths")
@@ -48,7 +48,7 @@ class Space:
     def __init__(self, labels: Iterable[str], arrays: Iterable[Any]) -> None:
         self.labels: tuple[str, ...] = tuple(labels)
         self.arrays: tuple[Any, ...] = tuple(arrays)
-        # These take a third of the time.
+        # NumPy's own float64 arrays take a third of the time.
         self.is_plain: bool = all(map(is_plain, self.arrays))
         if self.is_plain:
             self.widths: list[int] = [1] * len(self.arrays)
@@ -64,7 +64,7 @@ class Space:
         self.size: int = sum(lengths)
 
     def vector(self, arrays: Sequence[Any]) -> Vector:
-        """The vector of arrays."""
+        """Flatten arrays into one vector."""
         if len(arrays) == 1 and is_plain(arrays[0]):
             return arrays[0].flatten()  # type: ignore[no-any-return]  # a vector
         if arrays and all(map(is_plain, arrays)):
@@ -75,7 +75,7 @@ class Space:
         return np.concatenate([np.zeros(0), *parts])
 
     def split(self, vector: Vector) -> list[Any]:
-        """Arrays of a vector, each of the kind, shape and dtype of this space."""
+        """Split a vector into arrays with the kind, shape and dtype of this space."""
         if self.is_plain and vector.dtype is _DOUBLE:
             if len(self.arrays) == 1:
                 return [_filled(self.arrays[0].shape, vector)]
@@ -87,7 +87,7 @@ class Space:
         return [from_host(_elements(vector[block], x), x) for block, x in pairs]
 
     def blockwise(self, vector: Vector) -> list[Vector]:
-        """For each array, the vector with zeros outside of its block."""
+        """Return one vector for each array: zero outside the block of that array."""
         found = []
         for block in self.blocks:
             part = np.zeros_like(vector)
@@ -96,26 +96,26 @@ class Space:
         return found
 
     def unit(self, i: int) -> Vector:
-        """The unit vector of a component."""
+        """Return the unit vector along a component."""
         unit = np.zeros(self.size)
         unit[i] = 1.0
         return unit
 
     def units(self) -> Iterator[Vector]:
-        """The unit vectors."""
+        """Iterate over the unit vectors."""
         return map(self.unit, range(self.size))
 
     def random(self, rng: np.random.Generator) -> Vector:
-        """A direction with no component near zero."""
+        """Return a random direction, with no component near zero."""
         return random_vector(self.size, rng)
 
     def starts(self) -> list[int]:
-        """Where each element begins in the vector."""
+        """Return the position in the vector at which each element begins."""
         pairs = zip(self.blocks, self.widths, strict=True)
         return [i for b, w in pairs for i in range(b.start, b.stop, w)]
 
     def holder(self, component: int) -> int:
-        """The number of the array that a component belongs to."""
+        """Return the index of the array that a component belongs to."""
         return next(i for i, block in enumerate(self.blocks) if component < block.stop)
 
     def name(self, component: int) -> str:
@@ -128,7 +128,7 @@ class Space:
 
 
 def random_vector(size: int, rng: np.random.Generator) -> Vector:
-    """A vector with no component near zero."""
+    """Return a random vector with no component near zero."""
     signs: Vector = rng.choice([-1.0, 1.0], size)
     return signs * rng.uniform(0.5, 1.5, size)
 
@@ -137,7 +137,7 @@ _PARTS = ("real", "imaginary")
 
 
 def _index_text(element: int, shape: Any) -> str:
-    """``[1, 2]`` for an element by its number; nothing for an array without axes."""
+    """Return the index of an element as text, such as ``[1, 2]``; "" without axes."""
     index = np.unravel_index(element, tuple(shape)) if shape else ()
     return f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
 
@@ -146,7 +146,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def is_plain(x: Any) -> bool:
-    """Whether an array is one of NumPy, of double precision and in C order."""
+    """Return whether an array is a C-contiguous float64 array of NumPy."""
     return type(x) is np.ndarray and x.dtype is _DOUBLE and x.flags.c_contiguous
 
 
@@ -166,7 +166,7 @@ def _components(values: Vector) -> Vector:
 
 
 def _elements(components: Vector, like: Any) -> Vector:
-    """Values of the shape and dtype of an array, from their components."""
+    """Make an array with the shape and dtype of `like` from its components."""
     dtype = dtype_of(like)
     if dtype == components.dtype:
         return components.reshape(like.shape)
@@ -176,10 +176,10 @@ def _elements(components: Vector, like: Any) -> Vector:
     return components.astype(dtype).reshape(like.shape)
 
 
-# ---- assert_close: arrays of every kind against others, also inside containers ----
+# ---- assert_close: arrays of every kind, also inside containers ----
 
 
-# Differences named in a message.
+# How many differences a message names.
 _SHOWN = 6
 
 # dtype -> (rtol, atol). Other dtypes are compared exactly. Source: the table of
@@ -192,7 +192,7 @@ _TOLERANCES = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-# For floats of other lengths, whose names depend on the machine.
+# For floats of other sizes, whose names depend on the machine.
 _OTHER_FLOATS = (1e-7, 1e-7)
 
 
@@ -207,7 +207,7 @@ class _Comparison(NamedTuple):
     check_stride: bool
 
     def bounds(self, *dtypes: np.dtype[Any]) -> tuple[float, float]:
-        """The tolerances given, or the loosest of these dtypes."""
+        """Return the given tolerances, or else the loosest of these dtypes."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         known = [
@@ -306,7 +306,7 @@ def assert_close(
 
 
 def check_bounds(function: str, rtol: float | None, atol: float | None) -> None:
-    """Raise unless both bounds are given, and not negative, or none."""
+    """Raise unless both bounds are given or none, and neither is negative."""
     if (rtol is None) is not (atol is None):
         given, left = ("rtol", "atol") if atol is None else ("atol", "rtol")
         raise ArgumentError(
@@ -322,7 +322,7 @@ def check_bounds(function: str, rtol: float | None, atol: float | None) -> None:
 
 
 def _faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Fault]:
-    """The differences between two nested values."""
+    """Yield the differences between two nested values."""
     if a is None and e is None:
         return
     if _is_value(a) and _is_value(e):
@@ -352,7 +352,7 @@ def _is_sequence(value: Any) -> TypeIs[Sequence[Any]]:
 
 
 def _is_node(value: Any) -> bool:
-    """Whether a value is a pytree with leaves other than itself."""
+    """Return whether a value is a pytree with leaves other than itself."""
     found = flatten(value)[0]
     return not (len(found) == 1 and found[0] is value)
 
@@ -430,7 +430,7 @@ def _brief(value: Any) -> str:
 
 
 def _form_faults(a: Any, e: Any, how: _Comparison) -> Iterator[str]:
-    """The differences other than in the values."""
+    """Yield differences in anything but the values."""
     shapes = [tuple(getattr(value, "shape", ())) for value in (a, e)]
     if shapes[0] != shapes[1]:
         yield f"shapes {shapes[0]} and {shapes[1]} differ"
@@ -458,7 +458,7 @@ def _array_faults(a: Any, e: Any, how: _Comparison) -> Iterator[str]:
 
 
 def _element_faults(a: Any, e: Any, how: _Comparison) -> _Fault:
-    """How many elements of two arrays of one shape are off, and by how much."""
+    """Describe how many elements of two arrays of one shape differ, and by how much."""
     left, right = (to_host(v) if is_array(v) else np.asarray(v) for v in (a, e))
     rtol, atol = how.bounds(*(v.dtype for v in _typed(a, e, left, right)))
     equal = left == right
@@ -468,7 +468,7 @@ def _element_faults(a: Any, e: Any, how: _Comparison) -> _Fault:
         return "", []
     if not (_is_number(left) and _is_number(right)):
         return _counted(~equal), []
-    # Exact for all but the longest integers; short floats overflow on their way.
+    # This is exact for all but the longest integers. Short floats could overflow.
     wide = np.result_type(left, right, np.float64)
     wide = wide if wide.kind == "c" else np.result_type(wide, np.longdouble)
     far, near = left.astype(wide), right.astype(wide)
@@ -488,7 +488,7 @@ def _element_faults(a: Any, e: Any, how: _Comparison) -> _Fault:
 
 
 def _typed(a: Any, e: Any, left: Vector, right: Vector) -> list[Vector]:
-    """The values that have a dtype; a Python number takes that of the array."""
+    """Return the arrays among two values; a number takes the dtype of the array."""
     pairs = [v for given, v in ((a, left), (e, right)) if is_array(given)]
     return pairs or [left, right]
 
@@ -507,7 +507,7 @@ def _counted(off: Vector) -> str:
 def _greatest(
     name: str, apart: Vector, equal: Vector, left: Vector, right: Vector, bound: str
 ) -> str:
-    # Equal elements must not win; argmax takes nan for the greatest.
+    # Equal elements must not win. argmax treats nan as the greatest value.
     order = np.where(equal, -1.0, apart)
     at = np.unravel_index(int(np.argmax(order)), apart.shape)
     place_of = f" at [{', '.join(str(int(i)) for i in at)}]" if at else ""

@@ -1,4 +1,4 @@
-"""gradcheck and gradgradcheck: the derivatives of a function against differences."""
+"""gradcheck and gradgradcheck compare derivatives of a function with differences."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def _passes(
     *,
     raise_exception: bool,
 ) -> bool:
-    """Run a check on a function; a fault raises, or makes the result False."""
+    """Run a check on a function; on a fault raise, or return False."""
     check_function(what, fn)
     given = _check_given(what, inputs)
     try:
@@ -312,7 +312,7 @@ def _given_cotangents(what: str, problem: Problem, grad_outputs: Any) -> list[An
 
 
 class _Flat:
-    """A function of pytrees as a function of the arrays of floats in them."""
+    """Turns a function of pytrees into a function of their floating-point arrays."""
 
     def __init__(self, fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
         self.fn = fn
@@ -332,14 +332,14 @@ class _Flat:
         return tuple(leaf if is_array(leaf) else np.asarray(leaf) for _, leaf in floats)
 
     def problem(self) -> Problem:
-        """The function at the arrays that were given."""
+        """Return the problem of this function at the given arrays."""
         names = [self.names[i] for i in self.at]
         inputs = Space(names, [self.leaves[i] for i in self.at])
         return Problem(self, inputs, lambda: self.labels)
 
 
 def _names(root: str, structure: Structure) -> list[str]:
-    """How messages name each leaf: ``inputs[0]['w']``."""
+    """Return the name of each leaf for messages, such as ``inputs[0]['w']``."""
     return [path.codify(root) for path in structure.accessors()]
 
 
@@ -371,7 +371,7 @@ def _check_options(what: str, modes: Mapping[str, bool], options: CheckOptions) 
 
 
 def _check_given(what: str, inputs: Any) -> tuple[Any, ...]:
-    """The inputs as a tuple, of arrays whose elements can be moved one by one."""
+    """Return the inputs as a tuple, after a check that their elements can be moved."""
     given = (inputs,) if is_array(inputs) else inputs
     if not isinstance(given, tuple | list):
         raise ArgumentError(
@@ -396,7 +396,7 @@ def _check_given(what: str, inputs: Any) -> tuple[Any, ...]:
 
 
 def _overlaps(x: Any) -> bool:
-    """Whether two elements of an array lie at one address."""
+    """Return whether two elements of an array share an address."""
     offsets = np.zeros((), np.int64)
     for length, stride in zip(x.shape, strides_of(x), strict=True):
         offsets = offsets[..., None] + np.arange(length) * stride

@@ -1,4 +1,4 @@
-"""opcheck: check every promise of an operator on inputs, and show what was found."""
+"""opcheck checks everything an operator promises, and shows what it found."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from customop.testing.quiet import quieted, random_state_kept
 
 
 class OpCheckResult(dict[str, "str | Exception"]):
-    """The outcome of `opcheck` by name of the check, in order.
+    """The outcome of `opcheck` for each check, in order.
 
     A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, ``"WAIVED: reason"``, or an
     exception. It prints as a table.
@@ -58,9 +58,9 @@ class OpCheckResult(dict[str, "str | Exception"]):
     seconds : dict
         Name of a check -> how long it took.
     notes : dict
-        Name of a check that succeeded -> what it leaves open.
+        Name of a check that succeeded -> what it could not prove.
     waived : dict
-        Name of a check -> its fault, which `Operator.waive` says is meant.
+        Name of a check -> the fault found, which `Operator.waive` declares intended.
     inputs : list of str
         The calls that were checked, with their arrays in short. Variations of them were
         checked, too.
@@ -111,7 +111,7 @@ class OpCheckResult(dict[str, "str | Exception"]):
 
 
 def status_of(found: str | Exception) -> tuple[str, str]:
-    """Status and text of a result: "passed", "failed", "skipped" or "waived"."""
+    """Return status and text of a result: "passed", "failed", "skipped" or "waived"."""
     if isinstance(found, Exception):
         return "failed", str(found)
     state, _, reason = found.partition(": ")
@@ -122,7 +122,7 @@ _STATUSES = {SUCCESS: "passed", WAIVED: "waived", "SKIPPED": "skipped"}
 
 
 def _cells(found: str | Exception, note: str) -> tuple[str, str]:
-    """State and text of a row of the table."""
+    """Return the state and the text for a row of the table."""
     if isinstance(found, Exception):
         return "FAILED", str(found).splitlines()[0]
     state, _, reason = found.partition(": ")
@@ -226,7 +226,7 @@ def opcheck(
 
 
 class _VerboseTable:
-    """The checks of a verbose run: the table of the result, line by line."""
+    """Prints the table of the result line by line while the checks run."""
 
     def __init__(self, found: OpCheckResult, checks: Sequence[Check]) -> None:
         self._progress: Progress = progress(
@@ -243,7 +243,7 @@ class _VerboseTable:
         self._progress.__exit__(kind, *exc)
 
     def note(self, check: Check, outcome: str | OpCheckError, done: Done) -> None:
-        """Write the line of a check."""
+        """Write the line for a check."""
         state, text = _cells(outcome, done.note)
         line = f"  {check.name.ljust(self._width)}  {done.seconds:6.2f} s  {state}"
         self._progress.line(f"{line}  {text}".rstrip())
@@ -253,12 +253,12 @@ class _VerboseTable:
 def _staged(
     work: Generator[Done, None, None], op: str, checks: Sequence[Check]
 ) -> Iterator[Done]:
-    """The outcomes; whoever watches is told which check runs."""
+    """Yield the outcomes, and announce each check to those who watch."""
     for check in checks:
         if check_channel.is_watched:
             check_channel.stage(f"{op} {check.name}")
         yield next(work)
-    # There are no more. At its end the child is kept, which a close ends.
+    # There are no more outcomes. Here the child is kept; closing would end it.
     yield from work
 
 
@@ -271,14 +271,14 @@ def _done(
     atol: float | None,
     inputs: list[str],
 ) -> Generator[Done, None, None]:
-    """The outcomes of checks, in order; `inputs` gets the calls."""
+    """Run the checks in order and yield their outcomes; add the calls to `inputs`."""
     is_call = args is not None or kwargs is not None
     start = None if is_call else KernelState(op)
     try:
         samples, is_given = (
             ([_given(op, args, kwargs)], True) if is_call else _samples(op, checks[0])
         )
-    except OpCheckError as error:  # a crash while they are sought
+    except OpCheckError as error:  # a crash during the search for inputs
         yield Done(error, 0.0)
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
@@ -286,13 +286,13 @@ def _done(
     session = Session(op, samples, rtol, atol, start=start, **how)
     running = outcomes(session, checks)
     yield from islice(running, 1)
-    # The child works meanwhile.
+    # Meanwhile the child process works.
     inputs += [call_text(op.qualname, sample) for sample in samples]
     yield from running
 
 
 def _samples(op: Operator[..., Any], check: Check) -> tuple[list[Sample], bool]:
-    """The registered inputs of an operator, or found ones; whether they are registered."""
+    """Return inputs for an operator, and whether they were registered or found."""
     with random_state_kept():
         registered = registered_samples(op)
         return (registered, True) if registered else (found_samples(op, check), False)
@@ -302,7 +302,7 @@ def _samples(op: Operator[..., Any], check: Check) -> tuple[list[Sample], bool]:
 
 
 def checks_in(text: str) -> list[Check]:
-    """The checks of an option: names with commas between them, or ``"ALL"``."""
+    """Return the checks that an option names: "a, b", or ``"ALL"``."""
     names = "ALL" if text == "ALL" else [name.strip() for name in text.split(",")]
     return checks_named(names, do="write names with commas between them, or ALL")
 
@@ -311,7 +311,7 @@ def checks_named(
     names: str | Sequence[str],
     do: str = 'write test_utils="test_schema", several in a tuple, or "ALL"',
 ) -> list[Check]:
-    """The checks of these names, in the order of the table."""
+    """Return the checks with these names, in the order of the table."""
     if names == "ALL":
         return list(CHECKS)
     wanted = [names] if isinstance(names, str) else list(names)
@@ -351,7 +351,7 @@ def _given(
     args: tuple[Any, ...] | None,
     kwargs: Mapping[str, Any] | None,
 ) -> Sample:
-    """The call that was given."""
+    """Return the call given to opcheck as a sample."""
     if args is not None and not isinstance(args, tuple | list):
         raise ArgumentError(
             f"opcheck: args is {type(args).__name__}, must be a tuple of arguments",
@@ -373,9 +373,9 @@ def _given(
 
 
 def _on_host(op: Operator[..., Any], sample: Sample) -> Sample:
-    """The sample with NumPy's arrays, where the operator has a kernel for them.
+    """Convert the sample to NumPy arrays if the operator has a kernel for them.
 
-    test_kernels_agree then compares the kernels for other kinds.
+    test_kernels_agree then compares this kernel with those for other kinds.
     """
     if find_kernel(op, "cpu") is None:
         return sample
@@ -386,10 +386,10 @@ def _is_foreign(value: Any) -> bool:
     return has_device(value) and kind_of[type(value)] is not CPU
 
 
-# ---- how notebooks and browsers show what `opcheck` has found ----
+# ---- how notebooks and browsers show the result of `opcheck` ----
 
 
-# Status of a check -> the tone of its word.
+# Status of a check -> the tone of its badge.
 TONES = {
     "passed": "good",
     "failed": "bad",
@@ -405,7 +405,7 @@ def result_html(result: OpCheckResult) -> str:
 
 
 def result_card(result: OpCheckResult) -> Element:
-    """The checks of an operator, what they found, and their inputs."""
+    """Return a card with the checks of an operator, their results and inputs."""
     statuses = Counter(status_of(found)[0] for found in result.values())
     inputs = [[mono(text)] for text in result.inputs]
     blocks: list[Child] = [title(result.op, "opcheck", *counts(statuses))]
@@ -420,7 +420,7 @@ def result_card(result: OpCheckResult) -> Element:
 
 
 def counts(statuses: Counter[str]) -> list[Element]:
-    """A badge for each status that was met, with how often."""
+    """Return a badge with the count of each status that occurred."""
     return [badge(f"{statuses[s]} {s}", TONES[s]) for s in TONES if statuses[s]]
 
 
@@ -435,7 +435,7 @@ def _row(result: OpCheckResult, check: str) -> list[Child]:
 
 
 def _faults(result: OpCheckResult) -> list[Element]:
-    """Each fault with its whole text, and code that shows it again."""
+    """Return a fold for each fault, with its whole text and code that repeats it."""
     failed = [_fault(check, result[check], "failed") for check in result.failed]
     pairs = result.waived.items()
     return failed + [_fault(check, error, "waived") for check, error in pairs]
@@ -447,5 +447,5 @@ def _fault(check: str, error: str | Exception, status: str) -> Element:
 
 
 def seconds_text(seconds: float) -> str:
-    """A time in milliseconds or seconds."""
+    """Format a time in milliseconds or seconds."""
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

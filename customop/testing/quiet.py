@@ -1,4 +1,4 @@
-"""Warnings, errors, faults and random states while operators are checked."""
+"""Control warnings, floating-point errors and random states during checks."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Fault(Exception):
 
 
 # ---- watch ----
-# The sample that an operator is about to run on, for whoever watches this process.
+# Lets others see which sample an operator is about to run on.
 
 
-# Gets a function that makes the sample, since most watchers do not need it.
+# Receives a function that makes the sample, since most watchers do not need it.
 Watcher: TypeAlias = Callable[[Callable[[], Sample]], None]
 
 _watchers: list[Watcher] = []
 
 
 def about_to_run(sample: Callable[[], Sample]) -> None:
-    """Say which sample the operator runs on next: it may not come back from it."""
+    """Announce the sample that the operator runs on next; it may crash the process."""
     for watcher in _watchers:
         watcher(sample)
 
@@ -76,9 +76,9 @@ def watched(watcher: Watcher) -> Iterator[None]:
 # `np.random.get_state` and `set_state` take 40 us each, as long as thirty calls.
 
 
-# The functions with a global state, which kernels may use.
+# NumPy's functions with a global state. Kernels may use them.
 _random: Any = np.random
-# Of a Mersenne Twister: 624 words of the key, and the position in it.
+# The state of a Mersenne Twister: 624 words of the key, and the position in it.
 _Words: Any = ctypes.c_uint32 * 625
 
 
@@ -89,7 +89,7 @@ class NumpyState(NamedTuple):
     ----------
     bits : BitGenerator
     content : bytes
-        The memory of `bits`; a pickle of its state if it is of an unknown class.
+        The memory of `bits`, or a pickle of its state if its class is unknown.
     normal : float or None
         The second of a pair of normal numbers, which is drawn next.
     """
@@ -100,7 +100,7 @@ class NumpyState(NamedTuple):
 
 
 def numpy_state() -> NumpyState:
-    """Read the state; the normal number that is kept is taken out of it."""
+    """Read the random state. This draws the normal number that NumPy keeps, if any."""
     bits = _random.get_bit_generator()
     words = _words_of(bits)
     if words is None:
@@ -111,7 +111,7 @@ def numpy_state() -> NumpyState:
 
 
 def set_numpy_state(state: NumpyState) -> None:
-    """Put the state back that `numpy_state` has read."""
+    """Restore the state that `numpy_state` read."""
     if _random.get_bit_generator() is not state.bits:
         _random.set_bit_generator(state.bits)
     words = _words_of(state.bits)
@@ -126,10 +126,10 @@ def set_numpy_state(state: NumpyState) -> None:
 
 
 def _taken_normal(words: Any) -> float | None:
-    """Take out the normal number that is kept, if there is one.
+    """Draw the normal number that NumPy keeps for the next call, if there is one.
 
-    NumPy tells of it only with all of the state. To draw another one changes no words
-    where one is kept, and makes a pair where none is.
+    NumPy reveals it only together with the whole state. If a number is kept, drawing it
+    changes no words. If none is kept, NumPy makes a pair.
     """
     before = bytes(words)
     first: float = _random.standard_normal()
@@ -141,7 +141,7 @@ def _taken_normal(words: Any) -> float | None:
 
 
 def _words_of(bits: Any) -> Any:
-    """The memory of a generator; None where it is not known how it is laid out."""
+    """Return the memory of a generator, or None if its layout is unknown."""
     if type(bits) is not np.random.MT19937 or not _is_as_known():
         return None
     return _Words.from_address(bits.ctypes.state_address)
@@ -149,7 +149,7 @@ def _words_of(bits: Any) -> Any:
 
 @cache
 def _is_as_known() -> bool:
-    """Whether this NumPy keeps the state of a Mersenne Twister as expected."""
+    """Return whether this NumPy keeps the state of a Mersenne Twister as expected."""
     bits = np.random.MT19937(1)
     state: Any = bits.state["state"]
     words = _Words.from_address(bits.ctypes.state_address)
@@ -160,12 +160,12 @@ def _is_as_known() -> bool:
 # Warnings, floating-point errors and random states while operators are checked.
 
 
-# Warnings that say nothing about the numbers.
+# Warnings that are not about the numbers.
 _HARMLESS = (DeprecationWarning, FutureWarning, CustomOpWarning)
 
 
 class _Strictness(type):
-    """The class of `_Noise`, which holds all warnings while `is_on`."""
+    """The metaclass of `_Noise`; while `is_on`, most warnings count as subclasses."""
 
     is_on = False
 
@@ -174,14 +174,14 @@ class _Strictness(type):
 
 
 class _Noise(Warning, metaclass=_Strictness):
-    """The category of a filter that stays among the filters and is switched on and off.
+    """The category of a warning filter that stays in place and is switched on and off.
 
-    To put a filter there and take it away takes 4 us, as long as eight calls.
+    Adding a filter and removing it takes 4 us, as long as eight calls.
     """
 
 
 class strict_numbers:  # noqa: N801  # as np.errstate
-    """Raise warnings and floating-point errors as errors, for a while."""
+    """Raise warnings and floating-point errors as errors inside the block."""
 
     __slots__ = ("_errors", "_filters", "_was_on")
 
@@ -205,7 +205,7 @@ class strict_numbers:  # noqa: N801  # as np.errstate
 
 
 def _is_first() -> bool:
-    """Whether the filter for noise is the first: a kernel may have put another before."""
+    """Return whether our filter is still the first; a kernel may have added another."""
     return bool(warnings.filters) and warnings.filters[0][2] is _Noise
 
 
@@ -229,8 +229,8 @@ _turn = threading.RLock()
 def quieted() -> Iterator[None]:
     """Silence warnings of kernels on odd inputs.
 
-    Their filters belong to the whole process, like the random states, and some checks
-    compare them: other threads wait.
+    Warning filters and random states belong to the whole process, and some checks
+    compare them. So other threads wait.
     """
     with _turn, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -239,7 +239,7 @@ def quieted() -> Iterator[None]:
 
 
 def _renew() -> None:
-    """A new lock in a child, unless its only thread holds the lock."""
+    """Make a new lock in a forked child, unless its only thread holds the lock."""
     if not _turn.acquire(blocking=False):
         globals()["_turn"] = threading.RLock()
     else:

@@ -53,7 +53,7 @@ _Strategy: TypeAlias = st.SearchStrategy[Any]
 
 # ---- arrays ----
 
-# Numbers away from zero and from all multiples of a half, the simplest first.
+# Numbers that are not near zero or any multiple of a half, the simplest first.
 _GRID = [
     round(sign * (whole + part), 2)
     for whole in (1, 0, 2)
@@ -83,7 +83,7 @@ def arrays(
     elements: Any = None,
     layouts: Sequence[str] = ("contiguous",),
 ) -> st.SearchStrategy[np.ndarray[Any, Any]]:
-    """Arrays, in any layout.
+    """Return a strategy for arrays, in any layout.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _plain(declared: Base) -> _Strategy:
 
 
 def scalars(annotation: Any) -> _Strategy:
-    """Numbers, strings, dtypes and the like, for an annotation.
+    """Return a strategy for the numbers, strings or dtypes of an annotation.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def scalars(annotation: Any) -> _Strategy:
 
 
 def values(annotation: Any, array: Any = None) -> _Strategy:
-    """Values for any annotation that a parameter of an operator can have.
+    """Return a strategy for any annotation that a parameter of an operator can have.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def values(annotation: Any, array: Any = None) -> _Strategy:
 
 
 def generators() -> st.SearchStrategy[np.random.Generator]:
-    """Random generators with small seeds.
+    """Return a strategy for random generators with small seeds.
 
     Returns
     -------
@@ -290,7 +290,7 @@ _MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
 
 
 def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sample]:
-    """Arguments that fit a schema, whether or not a kernel accepts them.
+    """Return a strategy for arguments that fit a schema, accepted by kernels or not.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def _argument(p: Parameter, array: _Strategy) -> _Strategy:
 
 
 def arguments(op: Operator[..., Any]) -> st.SearchStrategy[Sample]:
-    """Arguments that an operator accepts.
+    """Return a strategy for arguments that an operator accepts.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ def arguments(op: Operator[..., Any]) -> st.SearchStrategy[Sample]:
     patterns = patterns_of(op).patterns
     oracle = Oracle(op, uses_fake=False)
     with strict_numbers():
-        # Noisy arguments come only where there are no others.
+        # Accept noisy arguments only if there are no others.
         worst = oracle.outcome(patterns[0].trial)
     return _arguments(oracle, patterns, worst)
 
@@ -390,7 +390,7 @@ def _arguments(
     return sample
 
 
-# Family of numbers -> which of _GRID it has.
+# Family of numbers -> which numbers of _GRID belong to it.
 _FITS: dict[str, Callable[[float], bool]] = {
     "wide": lambda v: True,
     "unit": lambda v: abs(v) < 1,
@@ -400,7 +400,7 @@ _FITS: dict[str, Callable[[float], bool]] = {
 
 
 def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
-    """An array with numbers of the same family, or the array itself."""
+    """Draw an array of numbers of the same family, or return the array itself."""
     letter, family = filling.dtype.kind, filling.family
     elements: _Strategy
     if letter == "f" and family in _FITS:

@@ -56,7 +56,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     """Return the value of a function, and its derivative there as a linear function.
 
     Use it for many directions at one point: `jvp` runs the function for each direction,
-    and this runs it once.
+    while this runs it only once.
 
     Parameters
     ----------
@@ -69,23 +69,24 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     -------
     output : pytree of array
     pushforward : callable
-        Takes a tangent for each primal, of its structure, shapes and dtypes; returns the
-        derivative of the output in that direction. It may be called many times.
+        Takes a tangent for each primal, with the same structure, shapes and dtypes.
+        Returns the derivative of the output in that direction. It may be called many
+        times.
 
     Raises
     ------
     ArgumentError
         If `fn` is not a function.
     GradientError
-        If a primal is not an array of floats; from the pushforward, if tangents do not
+        If a primal is not an array of floats. From the pushforward: if tangents do not
         fit the primals.
     MissingRuleError
-        If an operator on the way has no autograd rule.
+        If an operator that `fn` calls has no autograd rule.
 
     Notes
     -----
     The backward pass is recorded and transposed, because the transpose of the pullback
-    is the pushforward. So each operator needs an autograd rule whose formula is made of
+    is the pushforward. So each operator needs an autograd rule whose formula uses only
     NumPy functions and operators. Source: Townsend, "A new trick for calculating
     Jacobian vector products", 2017.
 
@@ -99,7 +100,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     check_function("linearize", fn)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "linearize", fn
-    call: Callable[..., Any] = fn  # with tracers, which are not of the types in Ts
+    call: Callable[..., Any] = fn  # called with tracers, not with the types in Ts
 
     def arrays(*args: Any) -> Any:
         return map_leaves(_as_array, call(*args))
@@ -116,7 +117,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     def pull(*cotangents: Any) -> tuple[Any, ...]:
         return pullback(unflatten(out_structure, _placed(zeros, at, cotangents)))
 
-    carrier = Carrier()  # without an end, for the pushforward
+    carrier = Carrier()  # never closed: the pushforward uses it later
     transposed = GradInterpreter()
     transposed.title = "linearize"
     starts = carrier.carry(tuple([zeros[i] for i in at]))
@@ -133,8 +134,8 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
 
 
 def _carried_linearize(fn: Any, primals: Any) -> Any:
-    """As `linearize`, of arrays that are carried; the pushforward carries too."""
-    carrier = Carrier()  # without an end, for the pushforward
+    """Do what `linearize` does, with carriers around the primals and the tangents."""
+    carrier = Carrier()  # never closed: the pushforward uses it later
     value, push = linearize(fn, *carrier.carry(primals))
 
     def carried_push(*tangents: Any) -> Any:
@@ -149,7 +150,7 @@ def _as_array(value: Any) -> Any:
 
 
 def _placed(values: Sequence[Any], at: Sequence[int], new: Sequence[Any]) -> list[Any]:
-    """A list with other values at some places."""
+    """Return a list with the values at some places replaced."""
     found = list(values)
     for place, value in zip(at, new, strict=True):
         found[place] = value
@@ -157,7 +158,7 @@ def _placed(values: Sequence[Any], at: Sequence[int], new: Sequence[Any]) -> lis
 
 
 def _tangents(given: Any, primals: list[Any], structure: Structure) -> list[Any]:
-    """The tangents one by one; raise unless they fit the primals."""
+    """Return the tangents as a flat list; raise if they do not fit the primals."""
     leaves, other = flatten(given)
     if other != structure:
         points = unflatten(structure, primals)
@@ -196,15 +197,16 @@ def hvp(
 ) -> Any:
     """Multiply the matrix of second derivatives of a function with a vector.
 
-    The matrix is not computed: it takes a few times as long as the gradient.
+    The matrix itself is not computed: this takes only a few times as long as the
+    gradient.
 
     Parameters
     ----------
     fn : callable
         Returns a real array without axes.
     primals : pytree of array
-        The point of the derivative; arrays of floats. A tuple has the arguments of `fn`;
-        anything else is its only argument.
+        The point of the derivative; arrays of floats. A tuple holds all arguments of
+        `fn`; anything else is the only argument.
     tangents : pytree of array
         The vector, with the structure, shapes and dtypes of `primals`.
     has_aux : bool
@@ -213,7 +215,7 @@ def hvp(
     Returns
     -------
     product : pytree of array
-        Of the structure, shapes and dtypes of `primals`.
+        It has the structure, shapes and dtypes of `primals`.
     aux : object
         Only with `has_aux`.
 
@@ -225,7 +227,7 @@ def hvp(
         If a primal is not an array of floats, tangents do not fit the primals, or the
         value is not a real array without axes.
     MissingRuleError
-        If an operator on the way has no autograd rule.
+        If an operator that `fn` calls has no autograd rule.
 
     Examples
     --------
@@ -247,12 +249,12 @@ def hvp(
     return (product, *aux) if has_aux else product
 
 
-# ---- matrices of derivatives, from vjp, jvp and vmap ----
+# ---- matrices of derivatives, by vjp, jvp and vmap ----
 
 
 P = ParamSpec("P")
 
-# Their overloads need a `has_aux` that is known before the program runs.
+# Typed as Any, since the overloads need a literal `has_aux`.
 _either_vjp: Any = vjp
 _either_jvp: Any = jvp
 
@@ -260,7 +262,7 @@ _either_jvp: Any = jvp
 def _of_chosen(
     fn: Callable[..., Any], args: Sequence[Any], at: Sequence[int], kwargs: Any
 ) -> Callable[..., Any]:
-    """A function of the chosen arguments; the others are fixed."""
+    """Return `fn` as a function of the chosen arguments only; the others are fixed."""
 
     def of_chosen(*chosen: Any) -> Any:
         given = list(args)
@@ -276,7 +278,7 @@ def _of_chosen(
 
 
 def _basis(leaves: Sequence[Any]) -> list[Any]:
-    """Unit vectors of a list of arrays: for each array, its part of all of them."""
+    """Return, for each array, its parts of all unit vectors, stacked in one array."""
     sizes = [product(leaf.shape) for leaf in leaves]
     total = sum(sizes)
     start = 0
@@ -292,7 +294,7 @@ def _basis(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _as_floats(leaves: Sequence[Any], what: str) -> list[Any]:
-    """The outputs as arrays of floats; raise where one has no derivative."""
+    """Return the outputs as arrays of floats; raise if one cannot have a derivative."""
     arrays = [np.asarray(v) if isinstance(v, float | complex) else v for v in leaves]
     for leaf in arrays:
         if not is_array(leaf) or not is_inexact(leaf.dtype):
@@ -305,10 +307,11 @@ def _as_floats(leaves: Sequence[Any], what: str) -> list[Any]:
 
 
 def _check_linear(name: str, sources: Sequence[Any], targets: Sequence[Any]) -> None:
-    """Raise for derivatives that no complex-linear matrix describes.
+    """Raise if the derivative cannot be described by a complex-linear matrix.
 
-    Reverse mode starts from the outputs and forward mode from the inputs: unit vectors
-    of real arrays cannot carry complex derivatives.
+    `sources` are the arrays that the mode starts from: the outputs in reverse mode, the
+    inputs in forward mode. Unit vectors of real arrays cannot carry complex
+    derivatives.
     """
     if any(is_real_float(s.dtype) for s in sources) and not all(
         is_real_float(t.dtype) for t in targets
@@ -321,7 +324,7 @@ def _check_linear(name: str, sources: Sequence[Any], targets: Sequence[Any]) -> 
 
 
 def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
-    """Parts of a Jacobian along the axis of all unit vectors, shaped as the arrays."""
+    """Split an axis of unit vectors into one part for each array, shaped like the array."""
     parts = []
     start = 0
     for leaf in leaves:
@@ -357,9 +360,9 @@ def jacrev(
     *,
     chunk_size: int | None = None,
 ) -> Callable[P, Any]:
-    """Make a function that gives the Jacobian of `fn`, by reverse mode.
+    """Make a function that computes the Jacobian of `fn` by reverse mode.
 
-    Use it where the output is smaller than the input.
+    Use it if the output is smaller than the input.
 
     Parameters
     ----------
@@ -376,7 +379,8 @@ def jacrev(
     -------
     callable
         Returns an array of shape s + t for an output of shape s and an input of shape t,
-        nested as the output, then as the input. With `has_aux`, ``(jacobian, aux)``.
+        nested like the output, then like the input. With `has_aux`, ``(jacobian,
+        aux)``.
 
     Raises
     ------
@@ -385,13 +389,13 @@ def jacrev(
     GradientError
         From the function: if an argument is not an array of floats.
     MissingRuleError
-        From the function: if an operator on the way has no autograd rule.
+        From the function: if an operator that `fn` calls has no autograd rule.
 
     Notes
     -----
-    For a complex function of complex arrays it is the complex derivative, which is
-    complete only if the function is holomorphic. The same holds for `jacfwd` and
-    `hessian`.
+    For a complex function of complex arrays, this is the complex derivative. It
+    describes the function completely only if the function is holomorphic. The same is
+    true for `jacfwd` and `hessian`.
 
     Examples
     --------
@@ -432,7 +436,7 @@ def jacrev(
 
 
 def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
-    """Split gradients that are batched over all outputs; nest them as the outputs."""
+    """Split gradients that are batched over all outputs; nest them like the outputs."""
     inputs, inner = flatten(grads)
     columns = [_split(grad, leaves, 0) for grad in inputs]
     rows = [unflatten(inner, list(row)) for row in zip(*columns, strict=True)]
@@ -462,9 +466,9 @@ def jacfwd(
     *,
     chunk_size: int | None = None,
 ) -> Callable[P, Any]:
-    """Make a function that gives the Jacobian of `fn`, by forward mode.
+    """Make a function that computes the Jacobian of `fn` by forward mode.
 
-    Use it where the input is smaller than the output.
+    Use it if the input is smaller than the output.
 
     Parameters
     ----------
@@ -489,7 +493,7 @@ def jacfwd(
     GradientError
         From the function: if an argument is not an array of floats.
     MissingRuleError
-        From the function: if an operator on the way has neither a jvp rule nor an
+        From the function: if an operator that `fn` calls has neither a jvp rule nor an
         autograd rule.
 
     Examples
@@ -536,7 +540,7 @@ def jacfwd(
 
 
 def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
-    """Make a function that gives the matrix of second derivatives of `fn`.
+    """Make a function that computes the matrix of second derivatives of `fn`.
 
     Parameters
     ----------
@@ -548,7 +552,8 @@ def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P,
     Returns
     -------
     callable
-        Returns an array of shape t + t for an input of shape t, nested twice as the input.
+        Returns an array of shape t + t for an input of shape t, nested twice like the
+        input.
 
     Raises
     ------
@@ -557,7 +562,7 @@ def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P,
     GradientError
         From the function: if an argument is not an array of floats.
     MissingRuleError
-        From the function: if an operator on the way has no autograd rule.
+        From the function: if an operator that `fn` calls has no autograd rule.
 
     Examples
     --------

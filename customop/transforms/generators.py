@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
+from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 import numpy as np
 
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline
 from customop.arrays.refusals import bits_of, has_bits
 from customop.core.builtin_kinds import VMAP
 from customop.core.interpreter import Interpreter, Mode, current_mode, next_level
+from customop.core.reach import ValueSearch
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import VmapError
-from customop.transforms.runs import Subject, is_watched, report, within_reach
+from customop.transforms.runs import Subject, is_watched, report, subject_of
 
 if TYPE_CHECKING:
     from customop.transforms.vmap_interpreter import BatchInterpreter
@@ -32,10 +37,17 @@ if TYPE_CHECKING:
 
 
 class DrawWatch:
-    """Notes the generators whose states change.
+    """Notes the generators whose states change while a function runs.
 
-    Reading the states takes 1 us for each generator, and 30 us for a Mersenne Twister
-    (NumPy 2.4).
+    These are the generators that the function can reach, and NumPy's global one. Others
+    that it makes itself count where nothing gives them a seed. Reading a state takes 1 us,
+    and 100 us for a Mersenne Twister (NumPy 2.4).
+
+    Parameters
+    ----------
+    fn : callable
+    args : sequence
+        Arguments that may hold generators.
 
     Attributes
     ----------
@@ -43,27 +55,114 @@ class DrawWatch:
         These generators.
     """
 
-    def __init__(self, found: Sequence[Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], args: Sequence[Any] = ()) -> None:
         self.drawn: list[Any] = []
-        self._sources = found
+        self._sources = sources(fn, args)
+        module = sys.modules.get("numpy.random")
+        # Another thread may draw from it, too.
+        is_alone = threading.active_count() == 1
+        if module is not None and is_alone and module not in self._sources:
+            self._sources.append(UNREACHED)
         self._states = self._read()
+        self._depth = 0
 
-    def _read(self) -> list[str]:
-        return [repr(_state(source)) for source in self._sources]
+    def _read(self) -> list[Any]:
+        states = [_bits() if s is UNREACHED else _state(s) for s in self._sources]
+        return [*states, _seeded()]
 
-    def look(self) -> None:
-        """Compare the states with those of the last `restart`."""
-        triples = zip(self._sources, self._states, self._read(), strict=True)
+    def look(self, *, is_over: bool = True) -> None:
+        """Compare the states with those after the last draw that was allowed.
+
+        Before the function is over, an operator may draw from a new generator.
+        """
+        given = [*self._sources, UNSEEDED] if is_over else self._sources
+        triples = zip(given, self._states, self._read(), strict=False)
         self.drawn += [source for source, before, now in triples if before != now]
 
-    def restart(self) -> None:
-        """Take the states as they are."""
-        self._states = self._read()
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Let an operator draw; it may call others that draw, too."""
+        if not self._depth:
+            self.look(is_over=False)
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._states = self._read()
+
+
+class _Unseeded:
+    """A generator that the function makes, with a seed from the operating system."""
+
+
+class _Unreached:
+    """NumPy's global generator, where the walk does not find it."""
+
+
+UNSEEDED: _Unseeded = _Unseeded()
+UNREACHED: _Unreached = _Unreached()
+
+
+def _bits() -> bytes:
+    """Return the state of NumPy's global generator, as it lies in memory.
+
+    It takes 1 us; what `get_state` adds is a second normal number that is kept for later.
+    """
+    module: Any = np.random  # whose types leave the function out
+    bits = module.get_bit_generator()
+    size = _TWISTER if type(bits).__name__ == "MT19937" else 0
+    if not size:  # another one was set
+        return repr(_plain(bits.state)).encode()
+    return ctypes.string_at(bits.ctypes.state_address, size)
+
+
+# Bytes of a Mersenne Twister: 624 words, and the place among them.
+_TWISTER = 625 * 4
+
+# How often each thread has asked the operating system for a seed.
+_seeds: dict[int, int] = {}
+
+
+def _seeded() -> int:
+    """Return how often this thread has made a generator without a seed."""
+    module: Any = sys.modules.get("numpy.random.bit_generator")
+    ask = getattr(module, "randbits", None)  # what NumPy asks for a seed
+    if ask is not None and not hasattr(ask, "counts"):
+
+        def randbits(count: int) -> int:
+            asks = sys._getframe(1).f_globals.get("__name__")
+            if asks != "numpy.random._pickle":  # a copy, which gets a state
+                thread = threading.get_ident()
+                _seeds[thread] = _seeds.get(thread, 0) + 1
+            found: int = ask(count)
+            return found
+
+        vars(randbits)["counts"] = True
+        module.randbits = randbits
+    return _seeds.get(threading.get_ident(), 0)
 
 
 def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
-    """The function; one that watches its run, if `config.checks` wants that of it."""
+    """Return the function, or one that watches its run if `config.checks` says so."""
     return watching(fn, subject, lambda source: _drawn(name, source))
+
+
+def draw_subject(fn: Callable[..., Any], randomness: str, classes: str = "") -> Subject:
+    """Return the subject that a function is for its draws."""
+    return subject_of(fn, f"draws, {randomness} {classes}")
+
+
+def subject_with(
+    subject: Subject, fn: Callable[..., Any], randomness: str, args: Sequence[Any]
+) -> Subject:
+    """Return the subject of a call: another one for each class of generators given."""
+    found = [v for v in args if type(v) is not np.ndarray and _is_source(v)]
+    if not found:
+        return subject
+    classes = {type(_known(source)).__name__ for source in found}
+    return draw_subject(fn, randomness, " ".join(sorted(classes)))
 
 
 def watching(
@@ -72,14 +171,14 @@ def watching(
     error: Callable[[Any], VmapError],
     begin: Callable[[DrawWatch], None] | None = None,
 ) -> Callable[..., Any]:
-    """As `watched`, with an error for a generator, and what to do with the watch first."""
+    """Do as `watched`, with an error for each generator, and a first step with the watch."""
     if not is_watched(subject):
         return fn
     is_sampled = subject.is_sampled
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        watch = DrawWatch(sources(fn, (*args, *kwargs.values())))
+        watch = DrawWatch(fn, (*args, *kwargs.values()))
         if begin is not None:
             begin(watch)
         out = fn(*args, **kwargs)
@@ -103,16 +202,19 @@ def _drawn(name: str, source: Any) -> VmapError:
 
 
 def name_of(source: Any) -> str:
-    """A generator for messages."""
+    """Return the text for a generator in messages."""
+    if source is UNSEEDED:
+        return "a generator that it makes without a seed"
+    if source is UNREACHED:
+        return "np.random"
     if isinstance(source, ModuleType):
         return "np.random" if source is np.random else f"Python's {source.__name__}"
     return f"a {type(source).__name__}"
 
 
 def _state(source: Any) -> Any:
-    """A state that can be compared by its repr."""
-    state = _raw_state(source)
-    return [*map(_plain, state)] if source is np.random else _plain(state)
+    """Return a state that can be compared."""
+    return _plain(_raw_state(source))
 
 
 def _raw_state(source: Any) -> Any:
@@ -136,7 +238,7 @@ def restored(states: Sequence[tuple[Any, Any]]) -> Iterator[None]:
 
 
 def states_of(found: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Generators with their states, for `restored`."""
+    """Return generators with their states, for `restored`."""
     return [(source, copy.deepcopy(_raw_state(source))) for source in found]
 
 
@@ -152,7 +254,7 @@ def set_states(states: Sequence[tuple[Any, Any]]) -> None:
 
 
 def _plain(state: Any) -> Any:
-    """A state with bytes in place of arrays, of which repr leaves the middle out."""
+    """Return a state with bytes in place of arrays, so that it can be compared."""
     if isinstance(state, dict):
         return {key: _plain(item) for key, item in state.items()}
     if isinstance(state, tuple | list):
@@ -161,18 +263,53 @@ def _plain(state: Any) -> Any:
 
 
 def sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
-    """Generators among the arguments and within reach of a function."""
-    return within_reach((fn, *args), _is_source)
+    """Return the generators among the arguments and within reach of a function."""
+    return _distinct(ValueSearch(_is_source, [fn, *args]))
+
+
+class KnownSources:
+    """The generators within reach of a function, for each call of it."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._last: ValueSearch | None = None
+
+    def now(self, args: Sequence[Any]) -> list[Any]:
+        """Return these, and those among arguments; look again only after a change."""
+        last = self._last
+        if last is None or not last.is_same():
+            last = ValueSearch(_is_source, [self._fn])
+            self._last = last if last.is_fixed else None
+        others = [value for value in args if not is_array(value)]
+        return sources(_nothing, [*last.found, *others]) if others else _distinct(last)
+
+
+def _nothing() -> None:
+    """Reach nothing."""
+
+
+def _distinct(search: ValueSearch) -> list[Any]:
+    known = map(_known, search.found)
+    return list({id(source): source for source in known}.values())
+
+
+def _known(source: Any) -> Any:
+    """Return the module of a global generator, which is how users know it."""
+    for module, name in (("numpy.random", "mtrand._rand"), ("random", "_inst")):
+        found = sys.modules.get(module)
+        if found is not None and source is attrgetter(name)(found):
+            return found
+    return source
 
 
 def is_generator(value: Any) -> bool:
-    """Whether a value is a generator of NumPy."""
+    """Return whether a value is a generator of NumPy."""
     module: Any = sys.modules.get("numpy.random")  # imported by whoever has one
     return module is not None and isinstance(value, module.Generator)
 
 
 def plain_generator(value: Any) -> Any:
-    """The user's generator, given one that draws for each row; other values unchanged."""
+    """Return the user's generator for one that draws for each row; other values as is."""
     return getattr(value, "plain", value)
 
 
@@ -180,21 +317,23 @@ def _is_source(item: Any) -> bool:
     if item is None:
         return False
     python: Any = sys.modules.get("random")
-    if python is not None and (item is python or isinstance(item, python.Random)):
+    # The class is asked for by `type`: a proxy of an object that is gone has no other.
+    cls = type(item)
+    if python is not None and (item is python or issubclass(cls, python.Random)):
         return True
     # NumPy imports it at the first use, which takes 10 ms: before, nothing can draw.
     module: Any = sys.modules.get("numpy.random")
     if module is None:
         return False
     classes = (module.Generator, module.RandomState, module.BitGenerator)
-    return item is module or isinstance(item, classes)
+    return item is module or issubclass(cls, classes)
 
 
 # ---- random operators under vmap ----
 
 
 def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
-    """The error for a random operator where `randomness` does not allow one."""
+    """Return the error for a random operator that `randomness` does not allow."""
     return op.error(
         VmapError,
         f" is random under {interpreter.describe()} with randomness='error'",
@@ -223,11 +362,11 @@ class RandomnessMode(Mode):
         self.outer: Mode | None = current_mode.get()
 
     def describe(self) -> str:
-        """How messages name it: by the vmap it belongs to."""
+        """Return the words for it in messages: those of its vmap."""
         return self.batch.describe()
 
     def where(self) -> str:
-        """The call of that vmap."""
+        """Return the place of the call of that vmap."""
         return self.batch.where()
 
     def see_write(self, box: Tracer) -> None:
@@ -252,7 +391,7 @@ class RandomnessMode(Mode):
         return self._unwatched(lambda: self._run(op, args))
 
     def draw_rows(self, draw: Callable[[], Any]) -> Any:
-        """What a function draws for all rows along axis 0, seen only outside of them."""
+        """Draw for all rows along axis 0, outside of the vmap."""
         token = current_mode.set(self.outer)
         try:
             found = self._unwatched(draw)
@@ -261,14 +400,19 @@ class RandomnessMode(Mode):
         return self.batch.wrap(found, 0)
 
     def _unwatched(self, draw: Callable[[], Any]) -> Any:
-        """Draw so that the watch takes it for right."""
-        if self.watch is None:
+        """Draw so that the watches of this vmap, and of those around it, allow it."""
+        with ExitStack() as stack:
+            for mode in self._modes():
+                if mode.watch is not None:
+                    stack.enter_context(mode.watch.allowed())
             return draw()
-        self.watch.look()
-        try:
-            return draw()
-        finally:
-            self.watch.restart()
+
+    def _modes(self) -> Iterator[RandomnessMode]:
+        mode: Mode | None = self
+        while mode is not None:
+            if isinstance(mode, RandomnessMode):
+                yield mode
+            mode = mode.outer
 
     def _run(self, op: RuleTable, args: Sequence[Any]) -> Any:
         batch = self.batch
@@ -298,7 +442,7 @@ class Draws:
         self._calls = 0
 
     def again(self) -> Draws:
-        """The same states for another chunk, from the first call on."""
+        """Return the same states for another chunk, from the first call on."""
         self._calls = 0
         return self
 

@@ -1,18 +1,16 @@
-"""Modes: fake arrays, casts of float arguments, and the place where a nan comes from."""
+"""Modes that run fake kernels, cast float arguments, or find the source of a nan."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
 from customop.arrays.array import ArrayT, dtype_of
-from customop.arrays.fake import FakeArray, make_fake, to_fake
+from customop.arrays.fake import FakeArray, make_fake, to_fake, with_sizes
 from customop.arrays.kinds import (
     FAKE,
     PLAIN,
@@ -50,13 +48,9 @@ from customop.errors import (
     runs_kernels,
     shown,
 )
-from customop.later import later
 from customop.transforms.autograd.tape import GradNode, Output
 
-fake_sizes: ModuleType = later(import_module, "customop.arrays.fake_sizes")
-
-
-# ---- run code on fake arrays: `FakeMode` and `eval_shape` ----
+# ---- FakeMode and eval_shape: run code on fake arrays ----
 
 
 P = ParamSpec("P")
@@ -64,9 +58,9 @@ R = TypeVar("R")
 
 
 class FakeMode(Mode):
-    """While it is open, every operator runs its fake kernel.
+    """A mode in which every operator runs its fake kernel.
 
-    Of real arrays only the shape, dtype and device are used.
+    Only the shape, dtype and device of real arrays are used.
 
     Examples
     --------
@@ -86,7 +80,7 @@ class FakeMode(Mode):
 
     def __init__(self) -> None:
         super().__init__()
-        # The sizes of its calls, made when they are asked for.
+        # The contexts of symbolic sizes, made on demand.
         self.contexts: list[Any] = []
 
     @has_sizes
@@ -96,7 +90,7 @@ class FakeMode(Mode):
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)
-        # Without an array the call would not be dispatched as fake.
+        # Without an array argument the call would not be dispatched to the fake kernel.
         return _run_fake(op, values)
 
     def from_array(
@@ -112,10 +106,10 @@ class FakeMode(Mode):
         ----------
         x : array
         device : str, optional
-            Device of the fake array; that of `x` by default.
+            Device of the fake array; by default the device of `x`.
         sizes : sequence of str, int or None, optional
-            Names for sizes that stay symbolic, by axis. Axes with the same name have one
-            size. None, or the length itself, for an axis whose length is a number.
+            For each axis, a name if its size is symbolic, or None or the length itself
+            if it is a number. Axes with the same name have the same size.
 
         Returns
         -------
@@ -151,20 +145,20 @@ class FakeMode(Mode):
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
 
     def _named(self, fake: FakeArray, names: Sequence[str | int | None]) -> FakeArray:
-        """A fake array with names for its sizes."""
+        """Return a fake array with symbolic sizes of these names."""
         context = own_context(self.contexts)
-        named: FakeArray = fake_sizes.with_sizes(fake, names, "x", context)
+        named: FakeArray = with_sizes(fake, names, "x", context)
         return named
 
 
 def _run_fake(op: RuleTable, values: Sequence[Any]) -> Any:
-    """The result of the fake kernel."""
+    """Run the fake kernel and check its result."""
     kernel = kernel_for(op, FAKE)
     return finish_fake(op, kernel, FakeCall(op, values).run(kernel))
 
 
 def _plain_fake(value: Any) -> Any:
-    """The fake array of a real one; a matrix is refused, whose results have other shapes."""
+    """Return a fake array for a real one; raise for np.matrix, which has its own rules."""
     if isinstance(value, np.matrix):
         raise ArgumentError(
             f"a fake array of a {type(value).__name__}, whose own arithmetic would be"
@@ -174,8 +168,8 @@ def _plain_fake(value: Any) -> Any:
     return to_fake(value)
 
 
-# Either the arguments of `fn` as it declares them, or a fake array first, where the
-# hints of `fn` may ask for a real one, and then anything.
+# The overloads take either arguments as `fn` declares them, or a fake array first, for
+# which the hints of `fn` may ask for a real one, and then anything.
 @overload
 def eval_shape(
     fn: Callable[P, ArrayT], *args: P.args, **kwargs: P.kwargs
@@ -191,14 +185,14 @@ def eval_shape(
     fn: Callable[..., R], fake: FakeArray, /, *args: Any, **kwargs: Any
 ) -> Any: ...
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compute the shapes and dtypes that a function would return, not the values.
+    """Compute the shapes and dtypes that a function would return, but not the values.
 
     Parameters
     ----------
     fn : callable
-        Made of operators and NumPy functions.
+        A function that calls operators and NumPy functions.
     *args, **kwargs : pytree
-        Arguments of `fn`; of real arrays only the shape and dtype are used.
+        Arguments of `fn`. Only the shape and dtype of real arrays are used.
 
     Returns
     -------
@@ -212,13 +206,13 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     MissingRuleError
         If an operator has no fake kernel.
     DataDependentError
-        If `fn` asks for a value.
+        If `fn` needs the value of an array.
 
     Notes
     -----
-    A fake array without axes counts as one of NumPy's scalars, which most functions
-    return: ``x += y`` makes a new one, of the dtype of ``x + y``. NumPy's array without
-    axes would keep its own dtype there; give it an axis if that matters.
+    A fake array without axes behaves like a NumPy scalar, which most functions return:
+    ``x += y`` makes a new one, with the dtype of ``x + y``. A NumPy array without axes
+    would keep its dtype there; give it an axis if that matters.
 
     Examples
     --------
@@ -231,24 +225,25 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         given, named = map_leaves(_plain_fake, (args, kwargs))
         out = fn(*given, **named)
     for leaf in flatten(out)[0]:
-        getattr(leaf, "shape", None)  # raises for elements of an unknown number
+        getattr(leaf, "shape", None)  # raises if the number of elements is unknown
     return map_leaves(to_fake, out)
 
 
-# ---- a mode that casts the float arguments of operators to a chosen dtype ----
+# ---- autocast: cast the float arguments of operators to a chosen dtype ----
 
 
 class autocast(Mode):  # noqa: N801  # written as a call, as in torch
-    """While it is open, operators compute in the dtype registered for autocast.
+    """A mode in which operators compute in the dtype registered for autocast.
 
-    An operator with `register_autocast` gets its float arrays of that kind in the
-    registered dtype, except float64 and longer floats, and runs with autocast off. All
-    other operators run as usual. Operators called inside a kernel are not cast.
+    If an operator has a dtype from `register_autocast`, its float arrays of that kind
+    are cast to it, except float64 and longer floats. The operator then runs with
+    autocast off. All other operators run as usual. Operators called inside a kernel are
+    not cast.
 
     Parameters
     ----------
     device_type : str
-        Kind of array to cast, such as ``"cpu"``.
+        The kind of array to cast, such as ``"cpu"``.
     enabled : bool
         False switches autocast off for a block inside another one.
 
@@ -259,7 +254,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
 
     Notes
     -----
-    It is applied before all transforms, wherever it was opened: gradients flow back
+    It is applied before all transforms, wherever it was opened. So gradients flow back
     through the casts and have the dtype of the inputs.
 
     Examples
@@ -281,7 +276,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         self.device_type: str = _known_kind(device_type)
         _check_enabled(enabled)
         self.enabled: bool = enabled
-        # Settings inside the block: its own, and those of the blocks around it.
+        # The settings of this block and of the blocks around it, by kind of array.
         self.settings: dict[str, bool] = {}
 
     def __enter__(self) -> Self:
@@ -291,23 +286,27 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         super().__enter__()
         known = {} if around is None else around.settings
         self.settings = {**known, self.device_type: self.enabled}
-        # Above every tracer, as in torch, so that transforms see the casts.
+        # The level is above every tracer, as in torch, so that transforms see the
+        # casts.
         self.level: float = math.inf  # type: ignore[assignment]  # an int elsewhere
         return self
 
     def find_outer(self) -> Mode | None:
-        """The first mode outside that is not autocast: this one includes the others."""
+        """Return the next outer mode that is not autocast.
+
+        This mode includes the settings of all autocasts around it.
+        """
         found = current_mode.get()
         while isinstance(found, autocast):
             found = found.outer
         return found
 
     def describe(self) -> str:
-        """How messages name it."""
+        """Return the name of the mode in messages."""
         return f"autocast({self.device_type!r})"
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Cast the arguments, and call the operator outside of autocast."""
+        """Cast the arguments, and call the operator outside autocast."""
         row = op.rows.get(AUTOCAST)
         if row is None:
             return op.invoke(args)
@@ -326,7 +325,7 @@ def _check_enabled(enabled: object) -> None:
 
 
 def _cast(value: Any, dtypes: dict[str, Any]) -> Any:
-    """A float array in the dtype of its kind; other values as they are."""
+    """Cast a float array to the dtype for its kind; return other values unchanged."""
     if not is_array(value) or not _is_short_float(dtype_of(value)):
         return value
     dtype = dtypes.get(device_kind(device_of(value)))
@@ -336,7 +335,7 @@ def _cast(value: Any, dtypes: dict[str, Any]) -> Any:
 
 
 def _is_short_float(dtype: np.dtype[Any]) -> bool:
-    # By name, because floats of other packages, such as bfloat16, have kind "V".
+    # Tested by name, because floats of other packages, such as bfloat16, have kind "V".
     is_float = dtype.kind == "f" or "float" in dtype.name
     return is_float and dtype.itemsize < np.dtype(np.float64).itemsize
 
@@ -354,14 +353,13 @@ def _known_kind(device_type: Any) -> str:
     return device_type
 
 
-# ---- where a nan comes from: the first call or formula whose result has one ----
-# It is an observer of all threads, which `config.check_nans` opens. Kernels are seen
-# inside of transforms and rules, so the innermost call that makes a nan is the one that
-# is named.
+# ---- check_nans: find the first call or formula whose result has a nan ----
+# `config.check_nans` opens an observer of all threads. It sees kernels inside
+# transforms and rules, so errors name the innermost call that makes a nan.
 
 
 class _Nans(Observer):
-    """Raises where a result has nan and nothing that it was computed from has one."""
+    """An observer that raises if a result has a nan and the arguments have none."""
 
     def __init__(self) -> None:
         super().__init__(threads=True)
@@ -373,7 +371,7 @@ class _Nans(Observer):
         fn: Callable[..., Any],
         args: Sequence[Any],
     ) -> None:
-        """Not called: see `around`."""
+        """Do nothing: `around` is used instead."""
 
     def around(
         self,
@@ -394,7 +392,7 @@ _nans = _Nans()
 
 
 def switch(on: bool) -> None:
-    """Look for nan from now on, or no more."""
+    """Switch the search for nan on or off."""
     if on != _nans.is_open:
         if on:
             _nans.__enter__()
@@ -410,7 +408,7 @@ def _checked_call(
 ) -> Callable[..., Any]:
     @runs_kernels
     def call(*values: Any, **keywords: Any) -> Any:
-        # What a kernel writes may have nan before.
+        # An array that the kernel writes to may have had a nan before.
         had_nan = bool(op.schema.written) and _has_nan(args)
         out = run(*values, **keywords)
         results = [out, *_written(op, args)]
@@ -432,7 +430,7 @@ def _written(op: RuleTable, args: Sequence[Any]) -> list[Any]:
 
 
 def _note_place(out: Any) -> None:
-    """Note in the node of a call where it is, for an error of its backward formula."""
+    """Record the place of a call in its node, for errors of its backward formula."""
     for value in flat(out):
         node = getattr(value, "node", None) if is_traced(value) else None
         owner = node.node if type(node) is Output else node
@@ -455,7 +453,7 @@ def _error(op: RuleTable, args: Sequence[Any], results: Sequence[Any]) -> NanErr
 
 
 def _ranges(op: RuleTable, args: Sequence[Any]) -> Iterator[str]:
-    """Lines with the least and greatest elements of each argument."""
+    """Yield a line of text with the least and greatest element of each argument."""
     for p, value in zip(op.schema.parameters, args, strict=True):
         arrays = [part for kind, part in _parts([value]) if kind == "value"]
         arrays = [a for a in arrays if a.size and a.dtype.kind in "fiu"]
@@ -473,7 +471,7 @@ def _checked_backward(
 ) -> Callable[..., Any]:
     @runs_kernels
     def backward(node: Any, *given: Any) -> Any:
-        # Before it runs: a node that is freed keeps nothing.
+        # Read before it runs, because a node loses its saved values when it is freed.
         own = [v for name, v in vars(node).items() if name != "node_edges"]
         kept = [*node.saved_arrays, *own]
         found = run(node, *given)
@@ -498,7 +496,7 @@ def _backward_error(op: RuleTable, node: Any) -> NanError:
     )
 
 
-# ---- arrays inside of values ----
+# ---- arrays inside values ----
 
 
 def _has_nan(values: Any) -> bool:
@@ -510,7 +508,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _parts(values: Any) -> Iterator[tuple[str, Any]]:
-    """Arrays of NumPy inside of nested and traced values, each a value or a tangent."""
+    """Yield the NumPy arrays in nested and traced values, each as a value or a tangent."""
     for leaf in [leaf for value in values for leaf in flat(value)]:
         if is_traced(leaf):
             yield from _parts([leaf.below])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache, wraps
 from types import CellType, FunctionType
 from typing import Any, ClassVar, NoReturn
@@ -21,7 +21,8 @@ from customop.arrays.nested import flatten, unflatten
 from customop.arrays.refusals import bits_of, instead_of_draw
 from customop.core.interpreter import current_mode
 from customop.core.operator import Operator
-from customop.errors import CustomOpError, VmapError, caller_place
+from customop.errors import ArgumentError, CustomOpError, VmapError, caller_place, shown
+from customop.graph.graph import Flaw, call_checks
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.generators import (
@@ -47,6 +48,11 @@ def _draw(
     dtype: Any,
     arguments: str,
 ) -> Any:
+    if method not in _METHODS:
+        raise ArgumentError(
+            f"customop::draw: {shown(method)} is not a method that draws an array",
+            do="write one of NumPy's, such as 'normal'",
+        )
     named = ast.literal_eval(arguments)
     if size is not None:
         named["size"] = tuple(size)
@@ -71,12 +77,27 @@ _VECTORS = frozenset(
         *("multivariate_hypergeometric", "multivariate_normal"),
     )
 )
+# Each draw of these takes the next numbers alone, so that many draws are one of many.
+_ONE_BY_ONE = frozenset(
+    (
+        *("beta", "binomial", "chisquare", "exponential", "f", "gamma", "geometric"),
+        *("gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries"),
+        *("negative_binomial", "noncentral_chisquare", "noncentral_f", "normal"),
+        *("pareto", "poisson", "power", "random", "rayleigh", "standard_cauchy"),
+        *("standard_exponential", "standard_gamma", "standard_normal", "standard_t"),
+        *("triangular", "uniform", "vonmises", "wald", "weibull", "zipf"),
+    )
+)
+# All methods of a generator that a graph may call.
+_METHODS = frozenset(
+    (*_VECTORS, *_ONE_BY_ONE, *("integers", "permutation", "permuted"))
+)
 
 
 def outline_of_draw(
     generator: Any, method: str, size: Any, dtype: Any, arguments: str
 ) -> FakeArray:
-    """The shape and dtype of a draw."""
+    """Return a fake array with the shape and dtype of a draw."""
     other = np.random.default_rng(0)
     one = np.asarray(_draw(other, method, None, dtype, arguments))
     # Without a size many methods return a Python number, in no dtype.
@@ -91,6 +112,35 @@ def outline_of_draw(
 draw.register_fake(outline_of_draw)
 
 
+def _flaw_of_draw(values: Sequence[Any]) -> Flaw | None:
+    """Return what is wrong with the arguments of a call of `draw`, which a file may hold."""
+    _, method, size, dtype, arguments = values
+    if method not in _METHODS:
+        return Flaw(f"draws by {shown(method)}", "write a method such as 'normal'")
+    if any(type(n) is int and n < 0 for n in size or ()):
+        return Flaw(f"draws an array of the shape {size}", "write lengths from 0 on")
+    given = {"size": size, "dtype": dtype}
+    try:
+        named = {k: v for k, v in given.items() if v is not None}
+        named |= _named_in(arguments, given)
+        inspect.signature(getattr(np.random.Generator, method)).bind(None, **named)
+    except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+        what = f"draws by {method} with {shown(arguments)}: {error}"
+        return Flaw(what, f"write the parameters of {method} as the text of a dict")
+    return None
+
+
+def _named_in(arguments: str, others: Container[str]) -> dict[str, Any]:
+    """Return the parameters in the text of a call of `draw`."""
+    named = ast.literal_eval(arguments)
+    if type(named) is not dict or any(k == "out" or k in others for k in named):
+        raise TypeError("it is not a dict of parameters other than size, dtype and out")
+    return named
+
+
+call_checks[draw.qualname] = _flaw_of_draw
+
+
 # ---- generators ----
 
 # Methods that do something other than to return an array of draws.
@@ -99,7 +149,7 @@ _OTHERS = ("bytes", "shuffle", "spawn")
 
 @cache
 def drawing_class() -> type[Any]:
-    """The class, made when there is a generator: NumPy imports them late."""
+    """Return the class, made when there is a generator: NumPy imports them late."""
 
     class DrawingGenerator(np.random.Generator):
         """A generator whose draws are calls of `draw`.
@@ -122,7 +172,7 @@ def drawing_class() -> type[Any]:
 
         @property
         def plain(self) -> Any:
-            """The generator to give to operators."""
+            """Return the generator to give to operators."""
             return self
 
         def begin(self, name: str) -> None:
@@ -193,7 +243,7 @@ _OF_ITEMS = ("choice", "permutation", "permuted")
 
 
 def _plain(generator: Any, name: str, value: Any) -> Any:
-    """A parameter of a draw as a literal."""
+    """Return a parameter of a draw as a literal."""
     if is_traced(value) or is_fake(value):
         instead = instead_of_draw(name) or "plain numbers"
         raise refused(
@@ -220,7 +270,7 @@ def _plain(generator: Any, name: str, value: Any) -> Any:
 
 
 def refused(generator: Any, what: str, when: str, do: str) -> CustomOpError:
-    """The error for a method of a generator."""
+    """Return the error for a method of a generator."""
     error: type[CustomOpError] = generator.error_class
     return error(f"rng.{what} {when}", f"at {caller_place()}", do=do)
 
@@ -229,7 +279,7 @@ def refused(generator: Any, what: str, when: str, do: str) -> CustomOpError:
 
 
 def with_generators(fn: Any, change: Callable[[Any], Any]) -> Any:
-    """The function with other generators in its closure and defaults."""
+    """Return the function with other generators in its closure and defaults."""
     if type(fn) is not FunctionType:
         return fn
     cells = fn.__closure__ or ()
@@ -266,7 +316,7 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def drawing_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which gets generators that draw for each row.
+    """Return the function with generators that draw for each row.
 
     They stand for those among its arguments and defaults and in its closure.
     """
@@ -288,24 +338,11 @@ def drawing_rows(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rows_of(mode: RandomnessMode, generator: Any) -> Any:
-    """A generator that draws for each row."""
+    """Return a generator that draws for each row."""
     source = plain_generator(generator)
     made = _class()(bits_of(source))
     made.mode, made.source = mode, source
     return made
-
-
-# Each draw of these takes the next numbers alone, so that many draws are one of many.
-_ONE_BY_ONE = frozenset(
-    (
-        *("beta", "binomial", "chisquare", "exponential", "f", "gamma", "geometric"),
-        *("gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries"),
-        *("negative_binomial", "noncentral_chisquare", "noncentral_f", "normal"),
-        *("pareto", "poisson", "power", "random", "rayleigh", "standard_cauchy"),
-        *("standard_exponential", "standard_gamma", "standard_normal", "standard_t"),
-        *("triangular", "uniform", "vonmises", "wald", "weibull", "zipf"),
-    )
-)
 
 
 @cache
@@ -347,7 +384,7 @@ def _class() -> type[Any]:
 def watched_between(
     fn: Callable[..., Any], subject: Subject, name: str
 ) -> Callable[..., Any]:
-    """The function; one that watches its run, if `config.checks` wants that of it."""
+    """Return the function, or one that watches its run if `config.checks` says so."""
     return watching(fn, subject, lambda source: _drawn(name, source), _let_mode_look)
 
 

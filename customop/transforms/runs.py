@@ -1,73 +1,22 @@
-"""Which runs of transformed functions are watched, and the objects that they reach."""
+"""Which runs of transformed functions are watched, and what makes two functions one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
+from weakref import ProxyTypes
 
 import numpy as np
 
 from customop.config import config
 from customop.core.kernel_proof import with_sampling
+from customop.core.reach import all_names_in
+from customop.core.table import RuleTable
 from customop.errors import CustomOpError, is_ours, warn_caller
-
-# ---- the objects that a function can use without getting them as arguments ----
-
-
-# Functions that are looked through.
-_FUNCTIONS = 16
-
-
-def within_reach(items: Iterable[Any], is_wanted: Callable[[Any], bool]) -> list[Any]:
-    """The wanted values among some values, and in what the functions among them hold."""
-    found: dict[int, Any] = {}
-    waiting: list[Any] = list(items)
-    looked_at: set[int] = set()
-    while waiting and len(looked_at) < _FUNCTIONS:
-        item = waiting.pop()
-        if is_wanted(item):
-            found[id(item)] = item
-        elif isinstance(item, MethodType):
-            own = item.__self__
-            if is_wanted(own):
-                found[id(own)] = own
-            waiting += [item.__func__, *getattr(own, "__dict__", {}).values()]
-        elif isinstance(item, BuiltinMethodType):  # such as rng.normal
-            if is_wanted(item.__self__):
-                found[id(item.__self__)] = item.__self__
-        elif isinstance(item, partial):
-            waiting += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, FunctionType) and id(item) not in looked_at:
-            looked_at.add(id(item))
-            waiting += _held(item)
-    return list(found.values())
-
-
-def _held(fn: FunctionType) -> Iterator[Any]:
-    """The objects that a function holds: defaults, cells and the globals that its code names."""
-    yield from fn.__defaults__ or ()
-    yield from (fn.__kwdefaults__ or {}).values()
-    for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    for code in codes_in(fn.__code__):
-        for name in code.co_names:
-            value = fn.__globals__.get(name)
-            yield np.random if value is np and "random" in code.co_names else value
-
-
-def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """A code object, and those of the functions inside it."""
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from codes_in(value)
-
+from customop.library.ops import OperatorPacket
 
 # ---- which runs of transformed functions are watched ----
 # Under grad for arrays that are overwritten, under vmap for random numbers. It takes
@@ -77,9 +26,6 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 class Subject:
     """A transformed function, or the calls between `variable` and `backward`.
-
-    A function is known by its code and that of the functions in its closure, so a lambda
-    that is made again in a loop stays the same subject.
 
     Attributes
     ----------
@@ -92,18 +38,18 @@ class Subject:
         backward showed anything.
     """
 
-    __slots__ = ("codes", "constants", "is_bare", "was_watched")
+    __slots__ = ("constants", "is_bare", "parts", "was_watched")
 
-    def __init__(self, codes: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         # They must live as long as their identities are in use.
-        self.codes: Sequence[Any] = codes
+        self.parts: Sequence[Any] = parts
         self.is_bare: bool = False
         self.was_watched: bool = False
         self.constants: int = 0
 
     @property
     def is_sampled(self) -> bool:
-        """Whether only some of its runs are watched from now on, chosen at random."""
+        """Return whether only some of its runs are watched now, chosen at random."""
         return self.was_watched and config.checks == "first"
 
     def note_watched(self) -> None:
@@ -118,9 +64,12 @@ class Subject:
             self.note_watched()
 
 
-# What it is watched for, identities of its codes, and numbers of lines -> the subject.
-# Code objects of different functions may be equal.
-_subjects: dict[tuple[str | int, ...], Subject] = {}
+# What it is watched for, identities of its parts, texts or numbers of lines -> the
+# subject. Code objects of different functions may be equal.
+_subjects: dict[tuple[Any, ...], Subject] = {}
+
+# It may be forgotten: then a run is watched that need not be.
+_MOST_SUBJECTS = 4096
 
 # Runs with a constant value that are watched. The value of a function may be constant until
 # a branch is taken; that of a gradient of a linear function always is.
@@ -138,7 +87,7 @@ config.on_change(_look_again)
 
 
 def is_watched(subject: Subject) -> bool:
-    """Whether a run of a subject is watched."""
+    """Return whether to watch a run of a subject."""
     if subject.is_sampled:
         return bool(config.sample_checks) and config.draws()
     return config.checks != "never"
@@ -154,68 +103,137 @@ def report(fault: CustomOpError, *, is_sampled: bool) -> None:
     warn_caller(str(fault))
 
 
-def _subject(
-    codes: Sequence[Any], lines: Sequence[int] = (), watched_for: str = "writes"
-) -> Subject:
-    key: tuple[str | int, ...] = (watched_for, *map(id, codes), *lines)
+def _subject(key: tuple[Any, ...], parts: Sequence[Any]) -> Subject:
     found = _subjects.get(key)
+    if found is not None:
+        return found
+    if len(_subjects) > _MOST_SUBJECTS:
+        _look_again()  # whoever holds one still is not told of changes any more
+        _subjects.clear()
     # Another thread may have made it since.
-    return _subjects.setdefault(key, Subject(codes)) if found is None else found
+    return _subjects.setdefault(key, Subject(parts))
+
+
+# ---- what makes two functions one subject ----
 
 
 def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
-    """The subject that a function is; another one for each thing it is watched for."""
-    if type(fn) is FunctionType and fn.__closure__ is fn.__defaults__ is None:
-        # The usual case: a third of the time.
-        return _subject((fn.__code__,), (), watched_for)
-    found: list[Any] = []
-    waiting: list[Any] = [fn]
-    while waiting and len(found) < _FUNCTIONS:
+    """Return the subject that a function is; another one for each thing to watch for.
+
+    Functions are one subject if they have the same code, and hold the same functions,
+    classes of objects and texts: a lambda that is made again in a loop is the same.
+    """
+    key: list[Any]
+    parts: list[Any]
+    if type(fn) is not FunctionType:
+        key, parts = [watched_for], []
+        _add(key, parts, [fn])
+        return _subject(tuple(key), parts)
+    code = fn.__code__
+    # Not what inner functions name, which would take long.
+    found = map(fn.__globals__.get, all_names_in(code)[1])
+    held = [value for value in found if type(value) not in _QUIET]
+    if fn.__closure__ is not None or fn.__defaults__ or fn.__kwdefaults__:
+        held += _held(fn)
+    if not held:  # the usual case
+        return _subject((watched_for, id(code)), (code,))
+    key, parts = [watched_for, id(code)], [code]
+    _add(key, parts, held)
+    return _subject(tuple(key), parts)
+
+
+def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
+    """Add what tells functions apart to a key, and what must live as long to the parts."""
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST_PARTS:
         item = waiting.pop()
-        if type(item) is FunctionType:
-            found.append(item.__code__)
-            waiting += _held_runs(item)
-        elif type(item) is MethodType:
-            waiting.append(item.__func__)
-        elif isinstance(item, partial):
-            waiting += [item.func, *filter(_is_function, item.args)]
-        elif isinstance(getattr(item, "__code__", None), CodeType):
-            found.append(item.__code__)
-        elif hasattr(item, "__wrapped__"):  # an operator, say
-            waiting.append(item.__wrapped__)
-        elif isinstance(type(item).__call__, FunctionType):
-            waiting.append(type(item).__call__)
+        kind = type(item)
+        if kind in _TEXTS:
+            key.append(item)
+            continue
+        if kind in _NUMBERS or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if kind is FunctionType:
+            part: Any = item.__code__
+            waiting += _held(item)
+        elif kind is MethodType:
+            part = kind
+            waiting += (item.__self__, item.__func__)
+        elif kind in _ITSELF or issubclass(kind, OperatorPacket):
+            part = item
+        elif (wrapped := _wrapped(item)) is not None:
+            waiting.append(wrapped)
+            continue
+        elif kind in _CONTAINERS:  # a list may grow from call to call
+            waiting += _inside(item)
+            continue
         else:
-            found.append(item)  # a ufunc, say
-    return _subject(found, (), watched_for)
+            part = kind
+            waiting += _inside(item)
+        parts.append(part)
+        key.append(id(part))
 
 
-def _held_runs(fn: FunctionType) -> list[Any]:
-    """Functions in the closure and in the defaults of a function."""
+def _held(fn: FunctionType) -> list[Any]:
+    """List what a function holds: its closure, but for numbers, and its defaults."""
     found = []
     for cell in fn.__closure__ or ():
         try:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-        # Functions that transforms make hold themselves.
-        if isinstance(value, _FUNCTIONS_OF_PYTHON) and value is not fn:
+        if type(value) not in _NUMBERS and value is not fn:
             found.append(value)
     if fn.__defaults__ is not None:
-        found += filter(_is_function, fn.__defaults__)
+        found += fn.__defaults__
+    if fn.__kwdefaults__ is not None:
+        found += fn.__kwdefaults__.values()
     return found
 
 
-# A union would be made again in each call.
-_FUNCTIONS_OF_PYTHON = (FunctionType, MethodType, partial)
+def _inside(item: Any) -> Sequence[Any]:
+    """List what a partial holds, and the functions in a container or an object."""
+    if isinstance(item, partial):
+        return (item.func, *item.args, *item.keywords.values())
+    found = item if isinstance(item, dict) else getattr(item, "__dict__", None)
+    values: Any = item if isinstance(item, list | tuple) else ()
+    if isinstance(found, dict):
+        values = [*found.values()]
+    if not values or (type(values[0]) in _NUMBERS and values is item):
+        return ()  # a list of numbers may be long
+    return [v for v in values if callable(v) or type(v) in _CONTAINERS]
 
 
-def _is_function(value: Any) -> bool:
-    return isinstance(value, _FUNCTIONS_OF_PYTHON)
+def _wrapped(item: Any) -> Any:
+    """Return the function of an operator or of a compiled function; None for others."""
+    if isinstance(item, RuleTable):
+        return item.definition.fn
+    own = getattr(item, "__dict__", None)
+    return own.get("__wrapped__") if isinstance(own, dict) else None
+
+
+def _functions(items: Sequence[Any]) -> Sequence[Any]:
+    """Return the items, or nothing for a list of numbers, which may be long."""
+    return items if items and type(items[0]) not in _NUMBERS else ()
+
+
+# Classes of values that are known by what they are; of those that tell no functions apart;
+# and of objects that are one subject only with themselves.
+_TEXTS = frozenset((str, bool, type(None)))
+_NUMBERS = frozenset(
+    (int, float, complex, bytes, np.ndarray, np.float64, type(sys), *ProxyTypes)
+)
+# Globals that tell no functions apart; None is one that is missing.
+_QUIET = _NUMBERS | {type(None)}
+_ITSELF = frozenset((BuiltinFunctionType, np.ufunc, type))
+_CONTAINERS = frozenset((list, tuple, dict))
+# Parts of a function that are looked at: a model may hold much more.
+_MOST_PARTS = 64
 
 
 def subject_of_caller() -> Subject:
-    """The subject around a call of the package, known by the frames outside of it."""
+    """Return the subject around a call of the package, known by the frames outside."""
     codes: list[CodeType] = []
     lines: list[int] = []
     frame: FrameType | None = sys._getframe(1)
@@ -224,4 +242,4 @@ def subject_of_caller() -> Subject:
             codes.append(frame.f_code)
             lines.append(frame.f_lineno)
         frame = frame.f_back
-    return _subject(codes, lines)
+    return _subject(("writes", *map(id, codes), *lines), codes)

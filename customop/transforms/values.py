@@ -1,10 +1,11 @@
-"""Values that go into transforms and come out: kinds, checks, and what is only read.
+"""Prepare and check the inputs and outputs of transforms.
 
 The first-order formulas of operators run plain ``np.`` code on the arrays themselves, which
-is the fastest way for NumPy and CuPy. An array of another kind would go past the kernels of
-its kind there: it would be computed at once, or leave for NumPy. So a transform of such
-arrays runs on carriers: tracers of a transform that does nothing, below all others. They
-are taken off the results. NumPy and CuPy arrays pay nothing for it.
+is fastest for NumPy and CuPy. For arrays of another kind, such code would bypass the
+kernels of their kind: it would compute at once, or convert them to NumPy. So a
+transform of such arrays runs on carriers, which are tracers of a transform that does
+nothing, below all others. Carriers are removed from the results. For NumPy and CuPy
+arrays this costs nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +34,18 @@ from customop.arrays.nested import (
     abbreviated,
     flatten,
     map_leaves,
-    outline_pytree,
     show,
+    structure_text,
 )
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.builtin_kinds import AUTOGRAD, JVP
-from customop.core.interpreter import Interpreter
+from customop.core.interpreter import Interpreter, explain_read_only, given_by_name
 from customop.core.rule_kind import RuleKind
-from customop.core.samples import explain_read_only, given_by_name
 from customop.core.table import RuleTable
 from customop.core.tracer import Pinned, Tracer, frozen
 from customop.errors import GradientError, counted
 
-# ---- arrays of kinds whose plain NumPy code must reach operators ----
+# ---- carriers, for arrays whose plain NumPy code must reach operators ----
 
 
 P = ParamSpec("P")
@@ -53,24 +53,24 @@ R = TypeVar("R")
 
 
 class NeedsCarrier(Exception):
-    """An array that a transform must carry is among its inputs."""
+    """Raised if an input of a transform needs a carrier."""
 
 
 def check_carried(value: Any) -> None:
-    """Raise `NeedsCarrier` for an array that a transform must carry."""
+    """Raise `NeedsCarrier` if an array needs a carrier."""
     kind = kind_of[type(value)]
     if kind is not None and kind.is_carried:
         raise NeedsCarrier
 
 
 class Carried(Tracer):
-    """An array whose plain NumPy code goes to operators."""
+    """A tracer around an array, which makes plain NumPy code call operators."""
 
     __slots__ = ()
 
 
 class Carrier(Interpreter):
-    """A transform that only runs operators."""
+    """A transform that does nothing but run operators."""
 
     kind: ClassVar[RuleKind] = RuleKind("carrier")
     tracer_class: ClassVar[type[Tracer]] = Carried
@@ -81,7 +81,7 @@ class Carrier(Interpreter):
         return self.wrap(op.invoke(self.unwrap(args)))
 
     def carry(self, tree: Any) -> Any:
-        """A pytree with carriers around the arrays that need one."""
+        """Put carriers around the arrays of a pytree that need one."""
         return map_leaves(self._carry, tree)
 
     def _carry(self, value: Any) -> Any:
@@ -89,20 +89,21 @@ class Carrier(Interpreter):
         return Carried(self, value) if kind is not None and kind.is_carried else value
 
     def uncarry(self, tree: Any) -> Any:
-        """A pytree without the carriers of this transform."""
+        """Remove the carriers of this transform from a pytree."""
         return map_leaves(self.take_out, tree)
 
 
 def uncarried(value: Any) -> Any:
-    """The array in a carrier; other values as they are."""
+    """Return the array in a carrier; return other values unchanged."""
     return value.below if type(value) is Carried else value
 
 
 def carry_for(*values: Any) -> Carrier | None:
-    """A carrier for gradients of results of a kind that is carried; None for others.
+    """Return a carrier for the gradients if some result needs one, otherwise None.
 
-    Such results come from functions of NumPy's arrays that read others from outside. The
-    formulas then start from a carried gradient, so that most of their code is operators.
+    This happens if a function of NumPy arrays uses arrays of another kind from its
+    closure. The formulas then start from a carried gradient, so that most of their code
+    calls operators.
     """
     for value in values:
         kind = kind_of[type(value)]
@@ -112,7 +113,7 @@ def carry_for(*values: Any) -> Carrier | None:
 
 
 def carried(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a transformed function on carriers; its results are arrays again."""
+    """Call a transformed function on carriers, and remove them from its results."""
     with Carrier() as carrier:
         given = [carrier.carry(value) for value in args]
         named = {name: carrier.carry(value) for name, value in kwargs.items()}
@@ -120,7 +121,7 @@ def carried(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def carries(fn: Callable[P, R]) -> Callable[P, R]:
-    """Let a transform carry arrays among its arguments that need it."""
+    """Decorate a transform so that it puts carriers around arguments that need them."""
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -133,20 +134,20 @@ def carries(fn: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-# ---- arguments that a transform does not follow: a function can only read them ----
+# ---- arguments that a transform does not follow, which are read-only ----
 
 
-# Attribute of a function that fixes some arguments of another one: all of them.
+# The attribute of a partially applied function that holds all arguments of the call.
 _ALL = "customop: all arguments"
 
 
 def note_inputs(fn: Callable[..., Any], inputs: Any) -> None:
-    """Note all arguments of a call of which `fn` fixes some: they may share memory."""
+    """Record all arguments of a call in `fn`, which fixes some; they may share memory."""
     vars(fn)[_ALL] = inputs
 
 
 def inputs_of(fn: Callable[..., Any], given: Any) -> Any:
-    """All arguments of a call of a function that is given some."""
+    """Return all recorded arguments of a call of `fn`, or `given` if there are none."""
     return getattr(fn, _ALL, given)
 
 
@@ -158,15 +159,15 @@ def call_reading(
     at: Sequence[int],
     followed: Sequence[Any],
 ) -> Any:
-    """Call a function so that no array changes outside which it is not followed by.
+    """Call a function with read-only views of the arrays that a transform does not follow.
 
     Parameters
     ----------
     fn : callable
     describe : callable
-        Gives the name of the transform, for messages.
+        Returns the name of the transform, for messages.
     args, kwargs : sequence, mapping
-        What the transformed function got.
+        The arguments of the transformed function.
     at : sequence of int
         Positions of the arguments that the transform follows.
     followed : sequence
@@ -189,7 +190,7 @@ def call_reading(
 
 
 def _names(given: Mapping[str, Any], plain: Iterable[Any]) -> list[str]:
-    """The arguments with arrays among these values."""
+    """Return the names of arguments that have arrays and are among these values."""
     known = {id(value) for value in plain}
     return [
         name
@@ -198,15 +199,16 @@ def _names(given: Mapping[str, Any], plain: Iterable[Any]) -> list[str]:
     ]
 
 
-# A list or dict, and by identity the views that stand in it for a while, with the arrays.
+# Pairs of a list or dict, and its temporary views by identity, with the original
+# arrays.
 _Swaps = list[tuple[Any, dict[int, tuple[Any, Any]]]]
 
 
 def _unwritten(value: Any, swaps: _Swaps) -> Any:
-    """A value whose arrays can only be read.
+    """Return a value with read-only views of its arrays.
 
-    Lists and dicts stay, since a function may add to them. They hold views until
-    `_put_back`.
+    Lists and dicts are not copied, since a function may add to them. They hold the
+    views until `_put_back`.
     """
     if isinstance(value, np.ndarray):
         return read_only(value)
@@ -218,7 +220,7 @@ def _unwritten(value: Any, swaps: _Swaps) -> Any:
         swapped = {}
         for key, item in [*_items(value)]:
             if isinstance(item, np.ndarray) and not item.flags.writeable:
-                continue  # of an outer transform, say
+                continue  # for example from an outer transform
             view = _unwritten(item, swaps)
             if view is not item:
                 swapped[id(view)] = view, item
@@ -229,7 +231,7 @@ def _unwritten(value: Any, swaps: _Swaps) -> Any:
 
 
 def read_only(array: Any) -> Any:
-    """A view of an array that can only be read; other values as they are."""
+    """Return a read-only view of an array; return other values unchanged."""
     if not isinstance(array, np.ndarray):
         return array
     view = array.view()
@@ -242,19 +244,19 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _put_back(swaps: _Swaps) -> None:
-    """Put the arrays of lists and dicts back, wherever in these they are now."""
+    """Replace the views in lists and dicts by the arrays, wherever they are now."""
     for value, swapped in swaps:
         for key, item in [*_items(value)]:
             if id(item) in swapped:
                 value[key] = swapped[id(item)][1]
 
 
-# Checks, and fresh gradients.
+# ---- checks of inputs and outputs, and fresh gradients ----
 
 
 # ---- inputs ----
 
-# A structure and the number of a leaf -> its place in words.
+# Takes a structure and the number of a leaf; returns the place of the leaf in words.
 Place: TypeAlias = Callable[[Structure, int], str]
 
 
@@ -265,15 +267,15 @@ def as_input(
     structure: Structure | None = None,
     place: Place | None = None,
 ) -> Any:
-    """An input of a transform: an array of floats, or a Python float as one.
+    """Check an input of a transform; return it as an array of floats.
 
-    Messages call it `what`, with its number if there are several, or with its place in
-    the `structure` of which it is the leaf of this number.
+    Messages call the value `what`. If `number` is given, they add it, or the place of
+    the leaf with this number in `structure`.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fc":
         return value
     if isinstance(value, float | complex) and not isinstance(value, np.generic):
-        return np.asarray(value)[()]  # a scalar, which x += 1 does not write
+        return np.asarray(value)[()]  # a scalar, so that x += 1 makes a new one
     if not is_array(value):
         wanted = "a float" if isinstance(value, int) else "an array of floats"
         raise GradientError(
@@ -301,7 +303,7 @@ def as_input(
     return value
 
 
-# How to make floats of arrays for which x.astype(float) is not the answer.
+# Remedies for kinds of dtypes for which x.astype(float) is not the right one.
 _AS_FLOATS: Final = {
     "V": "pass the fields that are floats as arrays of their own, such as x['name']",
     "M": "pass the time from a start as floats: (x - x[0]) / np.timedelta64(1, 's')",
@@ -312,7 +314,8 @@ _AS_FLOATS: Final = {
 }
 
 
-# A cast to floats at the end would hide that nothing before it has a derivative.
+# It does not advise a cast to floats, which would hide that nothing before it has a
+# derivative.
 NO_INTEGERS: Final = (
     "leave out what makes it an integer or a bool, such as argmax, astype(int) or x > 0"
 )
@@ -325,7 +328,7 @@ def as_cotangent(
     number: int | None = None,
     structure: Structure | None = None,
 ) -> Any:
-    """A cotangent of the shape and dtype of an output; numbers become arrays."""
+    """Check that a cotangent has the shape and dtype of its output; convert numbers."""
     return _as_like(given, output, what, number, "output", structure)
 
 
@@ -337,14 +340,14 @@ def as_tangent(
     structure: Structure | None = None,
     place: Place | None = None,
 ) -> Any:
-    """A tangent of the shape and dtype of its primal; numbers become arrays."""
+    """Check that a tangent has the shape and dtype of its primal; convert numbers."""
     return _as_like(given, primal, what, number, "primal", structure, place)
 
 
 def _named(
     what: str, number: int | None, structure: Structure | None, place: Place | None
 ) -> str:
-    """How messages call a value: with its number, or its place among several leaves."""
+    """Return the name of a value in messages, with its number or its place."""
     if number is None:
         return what
     if structure is None:
@@ -353,12 +356,12 @@ def _named(
 
 
 def path_in(structure: Structure, number: int) -> str:
-    """The place of a leaf inside of a value: ``['w'][0]``."""
+    """Return the place of a leaf inside a value, such as ``['w'][0]``."""
     return str(structure.accessors()[number].codify(""))
 
 
 def position_in(structure: Structure, number: int) -> str:
-    """The place of a leaf of a tuple of primals, as users count them: `` 1['w']``."""
+    """Return the place of a leaf in a tuple of primals, such as `` 1['w']``."""
     accessor = structure.accessors()[number]
     return f" {accessor[0].entry}{accessor[1:].codify('')}"
 
@@ -369,7 +372,7 @@ def check_nested_alike(
     primals: tuple[Any, ...],
     place: Place,
 ) -> None:
-    """Raise unless tangents, which messages call `what`, are nested as their primals."""
+    """Raise if tangents, called `what` in messages, are not nested like their primals."""
     title = what.partition(":")[0]
     if len(tangents) != len(primals):
         raise GradientError(
@@ -382,8 +385,8 @@ def check_nested_alike(
         own, wanted = flatten(tangent)[1], flatten(primal)[1]
         if own != wanted:
             raise GradientError(
-                f"{what}{place(items, i)} is nested as {outline_pytree(own)}, must be as"
-                f" {outline_pytree(wanted)} like the primal, where * is an array",
+                f"{what}{place(items, i)} is nested as {structure_text(own)}, must be as"
+                f" {structure_text(wanted)} like the primal, where * is an array",
                 do="pass a tangent for each array of the primal",
             )
 
@@ -425,14 +428,14 @@ def _as_like(
 
 
 def _is_number_of(given: object, dtype: Any) -> bool:
-    """Whether it is a number of Python that a dtype can hold."""
+    """Return whether a value is a Python number that fits a dtype."""
     if isinstance(given, complex):
         return not isinstance(given, np.generic) and getattr(dtype, "kind", "c") == "c"
     return isinstance(given, float | int) and not isinstance(given, np.generic)
 
 
 def positions(what: str, argnums: Any) -> tuple[tuple[int, ...], bool]:
-    """The positions that `argnums` names, and whether it is a single one."""
+    """Return the positions in `argnums`, and whether it is a single int."""
     try:
         return (index(argnums),), True
     except TypeError:
@@ -447,7 +450,7 @@ def positions(what: str, argnums: Any) -> tuple[tuple[int, ...], bool]:
 
 
 def chosen(what: str, wanted: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The positions in a call of `count` positional arguments, from the front."""
+    """Return the positions counted from the front, in a call with `count` arguments."""
     for position in wanted:
         if not -count <= position < count:
             raise GradientError(
@@ -468,7 +471,7 @@ def chosen(what: str, wanted: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
-    """The result of a transformed function, and what is not to be differentiated."""
+    """Split the result of a transformed function into the output and `aux`."""
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -481,7 +484,7 @@ def split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 
 
 def check_outputs(leaves: Sequence[Any], structure: Structure, name: str) -> None:
-    """Raise unless a transformed function returned arrays."""
+    """Raise if a transformed function returned something other than arrays and numbers."""
     for i, leaf in enumerate(leaves):
         if not is_array(leaf) and not isinstance(leaf, int | float | complex):
             raise GradientError(
@@ -495,12 +498,12 @@ def check_outputs(leaves: Sequence[Any], structure: Structure, name: str) -> Non
 
 
 def one_like(value: Any) -> Any:
-    """The cotangent one of a value without axes."""
+    """Return the cotangent 1 for a value without axes."""
     while is_traced(value) and value.interpreter.kind in _SMOOTH:
-        value = value.below  # the one depends on nothing
-    if isinstance(value, np.generic):  # from a reduction; an operator takes 7 us
+        value = value.below  # the cotangent 1 depends on nothing
+    if isinstance(value, np.generic):  # an operator would take 7 us
         return value.dtype.type(1)
-    if type(value) is np.ndarray:  # a tenth of the time
+    if type(value) is np.ndarray:  # takes a tenth of the time
         return np.ones_like(value)
     return call_numpy(np.ones_like, value)
 
@@ -510,25 +513,25 @@ _SMOOTH = frozenset((AUTOGRAD, JVP))
 
 
 def or_zeros(grad: Any, value: Any) -> Any:
-    """A gradient; zeros for an input that the output does not depend on."""
+    """Return a gradient, or zeros if the output does not depend on the input."""
     if grad is not None:
         return grad
     if type(value) is np.ndarray:
-        return np.zeros_like(value)  # a fifth of the time
+        return np.zeros_like(value)  # takes a fifth of the time
     return call_numpy(np.zeros_like, value)
 
 
 def as_scalar(value: Any) -> Any:
-    """An array of NumPy without axes as the scalar that most formulas give."""
+    """Convert a NumPy array without axes to a scalar, which most formulas return."""
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
 class Fresh:
     """Makes gradients that share no memory, so that the caller can write to them.
 
-    A formula may return its cotangent itself, twice, or broadcast to a read-only view.
-    A formula that returns a saved array without the cotangent as a factor is not linear;
-    such an array is not copied here.
+    A formula may return its cotangent itself, return it twice, or broadcast it to a
+    read-only view. A formula that returns a saved array without the cotangent as a
+    factor would not be linear, so such arrays are not considered here.
     """
 
     __slots__ = ("_seen",)
@@ -537,8 +540,8 @@ class Fresh:
         self._seen = {id(_memory_of(v)[0] if is_traced(v) else v) for v in given}
 
     def __call__(self, grad: Any) -> Any:
-        """The gradient, or a copy where its memory may be used elsewhere."""
-        # To ask a tracer for its base makes an error.
+        """Return the gradient, or a copy if its memory may be used elsewhere."""
+        # Reading the base of a tracer would raise, so tracers are handled first.
         if type(grad) is not np.ndarray and is_traced(grad):
             return self._of_tracer(grad)
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
@@ -547,20 +550,20 @@ class Fresh:
         return as_scalar(grad.copy()) if has_memory(grad) else grad
 
     def _of_tracer(self, grad: Any) -> Any:
-        """The same of a value in an outer transform, whose results are arrays later."""
+        """Return a gradient that is a value of an outer transform, or a copy of it."""
         memory, is_shared = _memory_of(grad)
         if is_shared or id(memory) in self._seen:
             return grad.copy()
         self._seen.add(id(memory))
-        # The first run of a formula gets cotangents that cannot be written.
+        # In its first run, a formula gets read-only cotangents.
         is_sealed = type(grad.box_place) is Pinned and grad.box_place.is_sealed
         return frozen(grad) if is_sealed else grad
 
 
 def _memory_of(value: Any) -> tuple[Any, bool]:
-    """The array that holds the elements of a tracer, and whether they are not its own.
+    """Return the array that holds the elements of a tracer, and whether they are shared.
 
-    They are not where the array is broadcast, or the view of an array without data.
+    They are shared if the array is broadcast, or is a view of an array without data.
     """
     is_view = False
     while is_traced(value):

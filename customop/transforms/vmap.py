@@ -13,20 +13,20 @@ import numpy as np
 from customop.arrays.kinds import check_own_rules, is_array
 from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
-from customop.core.interpreter import current_mode
-from customop.core.samples import explain_read_only, given_by_name
+from customop.core.interpreter import current_mode, explain_read_only, given_by_name
 from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
 from customop.transforms.generators import (
     Draws,
     RandomnessMode,
+    draw_subject,
     restored,
     sources,
     states_of,
+    subject_with,
     watched,
 )
-from customop.transforms.runs import subject_of
 from customop.transforms.values import NeedsCarrier, carried, check_carried, read_only
 from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
 
@@ -66,8 +66,8 @@ def vmap(
         holds, as an argument with None in `in_dims`, as a default or in its closure, draws
         for each row: one draw for all rows, then the next one. Other draws of NumPy and
         Python are one for all rows. Without ``"same"`` they are an error where the first
-        run of `fn` draws from ``np.random`` or a generator in its arguments, defaults,
-        closure or globals, or those of functions that it names; other draws are not seen.
+        run of `fn` draws: from ``np.random``, from a generator that it can reach, also
+        through other functions and objects, or from one that it makes without a seed.
     chunk_size : int, optional
         Rows to run at a time, to save memory; all by default.
 
@@ -94,7 +94,7 @@ def vmap(
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
     is_same, is_different = randomness == "same", randomness == "different"
-    subject = None if is_same else subject_of(fn, f"draws, {randomness}")
+    subject = None if is_same else draw_subject(fn, randomness)
     watch = random_draws.watched_between if is_different else watched
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
     is_short = is_short and chunk_size is None
@@ -102,8 +102,11 @@ def vmap(
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
         run: Any = random_draws.drawing_rows(fn) if is_different else fn
-        if subject is not None and not subject.is_bare:
-            run = watch(run, subject, name)
+        now = subject
+        if now is not None and (kwargs or len(args) > 1):
+            now = subject_with(now, fn, randomness, (*args, *kwargs.values()))
+        if now is not None and not now.is_bare:
+            run = watch(run, now, name)
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]
@@ -151,7 +154,7 @@ def _check_settings(fn: Any, randomness: Any, chunk_size: Any) -> None:
 
 
 def other_length(name: str, entries: int, count: int) -> VmapError:
-    """The error for `in_dims` with other entries than a call has arguments."""
+    """Return the error for `in_dims` with more or fewer entries than arguments."""
     return VmapError(
         f"vmap of {name}: in_dims has {entries} entries, the call {count} positional"
         " arguments",
@@ -160,7 +163,7 @@ def other_length(name: str, entries: int, count: int) -> VmapError:
 
 
 def _plain_axes(in_dims: Any, args: tuple[Any, ...]) -> Sequence[int | None] | None:
-    """The batch axis of each argument, where all are arrays of NumPy with an entry each.
+    """Return the batch axis of each argument, if all are arrays of NumPy with an entry.
 
     None for other arguments, and for entries that do not fit them.
     """
@@ -184,7 +187,7 @@ def _plain_axes(in_dims: Any, args: tuple[Any, ...]) -> Sequence[int | None] | N
 def _inputs(
     name: str, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], list[int | None], Any]:
-    """Leaves of the arguments, the batch axis of each, and the structure."""
+    """Return the leaves of the arguments, the batch axis of each, and the structure."""
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
     if isinstance(in_dims, tuple) and len(in_dims) != len(args):
@@ -205,7 +208,7 @@ def _is_batch(leaf: Any) -> bool:
 
 
 def _spread(name: str, dims: Any, tree: Any) -> list[Any]:
-    """The entry of `dims` for each leaf of a tree; `dims` may be shorter than it."""
+    """Return the entry of `dims` for each leaf of a tree; one may stand for a branch."""
     try:
         return spread(dims, tree)
     except ValueError:
@@ -312,7 +315,7 @@ def _run(
 def _run_one(
     fn: Callable[..., Any], batch: BatchInterpreter, x: np.ndarray, name: str
 ) -> Any:
-    """As `_run` for a single batch of NumPy along axis 0, in two thirds of the time."""
+    """Do what `_run` does for one NumPy batch along axis 0, in two thirds of the time."""
     batch.fn = fn
     row = BatchTracer(batch, x, 0)
     row.box_origin = x
@@ -377,7 +380,7 @@ def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any
 
 
 def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
-    """A result with its batch axis where `out_dims` says."""
+    """Return a result with its batch axis where `out_dims` says."""
     is_batched = batch.dim_of(leaf) is not None
     if dim is None:
         if is_batched:
@@ -413,7 +416,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
 
 
 def _repeat(size: int, leaf: Any, dim: int) -> Any:
-    """A result that is the same for all rows, repeated for each."""
+    """Repeat a result that is the same for all rows."""
     value = leaf if is_array(leaf) else np.asarray(leaf)
     wide = call_numpy(np.expand_dims, value, dim)
     shape = (*wide.shape[:dim], size, *wide.shape[dim + 1 :])

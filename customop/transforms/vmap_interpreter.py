@@ -1,11 +1,10 @@
-"""The interpreter of vmap: an operator's rule, its plan, or an exact loop over the rows."""
+"""The interpreter of vmap: it runs the rules of operators, or an exact loop over rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar
-from weakref import ref
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from customop.arrays.nested import (
     like,
     map_beside,
     map_nested,
-    map_outline,
     show,
 )
 from customop.arrays.numpy_functions import (
@@ -32,517 +30,30 @@ from customop.arrays.numpy_functions import (
 )
 from customop.arrays.refusals import refuse_setting
 from customop.config import config
+from customop.core.batch_rows import Uneven, align, run_rows, stack_rows, warn_slow
 from customop.core.builtin_kinds import VMAP
-from customop.core.codegen import generate
+from customop.core.codegen import NUMBERS
 from customop.core.contract import VMAP_RULE, check_returns, check_shapes
-from customop.core.derived_rules import Uneven, align, run_rows, stack_rows, warn_slow
 from customop.core.dispatch import find_kernel
 from customop.core.interpreter import Interpreter, current_mode, next_level
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
-from customop.core.rule_makers import AxisRule, BatchInfo, constants_key, fixed
+from customop.core.rule_makers import AxisRule, constants_key, fixed
+from customop.core.rule_types import BatchInfo
 from customop.core.table import FastKernel, Plans, RuleTable
-from customop.core.tracer import Tracer, connect_results
+from customop.core.tracer import Tracer
 from customop.errors import ContractError, DataDependentError, VmapError, place
 from customop.schema.tags import Tag
 from customop.schema.types import ArrayType
 from customop.shapes.sizes import number_classes
 from customop.transforms.generators import Draws, random_error
-from customop.transforms.plan_lines import (
+from customop.transforms.plan_writer import (
+    Plan,
+    PlanWriter,
     general_plan,
-    inputs_of,
-    plain_test,
-    run_lines,
-    run_names,
-    taken,
-    tracer_lines,
+    inside,
+    unpacked,
 )
-
-# ---- plans of vmap: what a call of one operator does to rows, as generated code ----
-
-
-def batch_plan(
-    op: RuleTable, plans: Plans, rule: Any, cls: type, finish: Callable[..., Any]
-) -> Callable[[Any, Sequence[Any]], Any]:
-    """The plan of a plain operator.
-
-    Parameters
-    ----------
-    op : RuleTable
-    plans : Plans
-        What is kept until its table changes.
-    rule : callable
-        Its batching rule.
-    cls : type
-        The class of tracers.
-    finish : callable
-        ``finish(op, rule, interpreter, args, in_dims, values, pair)``: the rows, from
-        what the rule has returned, with all checks.
-    """
-    slots, count = op.array_slots, len(op.schema.parameters)
-    given = "".join(f"dim{i}, " if i in slots else "None, " for i in range(count))
-    inputs = inputs_of(op)
-    end = f"return finish(op, rule, self, args, ({given}), ({inputs}), "
-    is_own = op.rows.get(VMAP) is not None
-    moves = isinstance(rule, AxisRule) and _move_lines(op, inputs, end)
-    is_elementwise = not is_own and Tag.pointwise in op.tags
-    if is_elementwise:
-        plans.is_elementwise = _has_ufunc(op) and _takes_numbers(op)
-        if op.plans is not plans:
-            plans.close()
-    lines = [
-        "def plan(self, args):",
-        f"    {inputs}= args",
-        *taken(op, "Row", "dim"),
-        *(moves or []),
-        *(_elementwise(op, end) if is_elementwise else []),
-        f"    pair = rule(self.info, ({given}), {inputs})",
-        "    if type(pair) is tuple and len(pair) == 2 and type(pair[1]) is int:",
-        "        out, dim = pair",
-        "    else: out = None",
-        *_check_lines(end),
-        *(
-            ["    if key: learn(known, key, rule, dim0, v0, args, alone)"]
-            if moves
-            else []
-        ),
-        *tracer_lines(op, "Row", "dim", "dim"),
-    ]
-    scope = {
-        "Row": cls,
-        "align": align,
-        "alone": plans.alone,
-        "finish": finish,
-        "is_array": is_array,
-        "known": {},
-        "learn": _learn,
-        "numbers": number_classes,
-        "new": object.__new__,
-        "op": op,
-        "ref": ref,
-        "rule": rule,
-        "wider": WIDER,
-        **run_names(op),
-    }
-    plan: Callable[[Any, Sequence[Any]], Any] = generate(
-        f"{op.qualname} vmap", "\n".join(lines), "plan", scope
-    )
-    return plan
-
-
-def _check_lines(end: str) -> list[str]:
-    """Lines that leave the plan unless `out` has the rows along `dim`."""
-    return [
-        "    if type(out) is not ndarray and not is_array(out):",
-        f"        {end}pair)",
-        "    shape = out.shape",
-        "    if not len(shape) > dim >= 0 or shape[dim] != self.info.batch_size:",
-        f"        {end}pair)",
-    ]
-
-
-# ---- operators of one array that have an axis rule ----
-
-# Calls that a plan keeps, each for a shape and constants.
-_MOST_KNOWN = 256
-
-
-def _move_lines(op: RuleTable, inputs: str, end: str) -> list[str]:
-    """Lines for a plain batch whose shape and constants were met before."""
-    test, texts = plain_test(op), constants_key(op)
-    if not test or texts is None:
-        return []
-    key = "".join(f"{text}, " for text in ["v0.shape", "dim0", *texts])
-    return [
-        "    key = None",
-        f"    if {test}:",
-        f"        key = ({key})",
-        "        found = known.get(key)",
-        "        if found is not None:",
-        "            call, dim = found",
-        "            out = call(v0)",
-        "            if type(out) is not ndarray:",
-        f"                {end}(out, dim))",
-        *[f"        {line}" for line in tracer_lines(op, "Row", "dim", "dim")[:-1]],
-    ]
-
-
-def _learn(
-    known: dict[Any, Any],
-    key: Any,
-    rule: AxisRule,
-    dim: int,
-    batch: Any,
-    args: Sequence[Any],
-    alone: dict[Any, tuple[Callable[..., Any], int]],
-) -> None:
-    """Keep what a call does with these constants, after it has been checked."""
-    kernel = rule.op.fast.kernel
-    if kernel is None:
-        return
-    moved = rule.move(batch.shape, dim, *args[1:])
-    if moved is not None:
-        constants, out_dim = moved
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-            alone.clear()
-        known[key] = found = fixed(kernel, constants), out_dim
-        others = zip(rule.op.schema.parameters[1:], args[1:], strict=True)
-        if rule.op.view_slot < 0 and all(p.default is v for p, v in others):
-            alone[batch.shape, dim] = found
-
-
-# ---- pointwise operators ----
-
-
-def _elementwise(op: RuleTable, end: str) -> list[str]:
-    """Lines for a pointwise operator whose rows lie as NumPy broadcasts them.
-
-    They note the batch axis of the result as `dim`.
-    """
-    slots = op.array_slots
-    if len(slots) > 2:
-        return []
-    done = tracer_lines(op, "Row", "dim", "dim")[:-1]
-    run = run_lines(op)
-    if len(slots) == 1:
-        aligned = [f"    dim = dim{slots[0]}"]
-    else:
-        text = _OF_TWO
-        for name, slot in zip("ab", slots, strict=True):
-            text = text.replace(f"v_{name}", f"v{slot}")
-            text = text.replace(f"dim_{name}", f"dim{slot}")
-        aligned = ["    dim = None", *[f"    {line}" for line in text.splitlines()]]
-    checks = ["    pair = out, dim", *_check_lines(end)]
-    if _has_ufunc(op):
-        checks = ["    if type(out) is not ndarray:", *[f"    {c}" for c in checks]]
-    lines = [*run, *checks, *done]
-    return [*aligned, "    if dim is not None:", *[f"    {line}" for line in lines]]
-
-
-def _has_ufunc(op: RuleTable) -> bool:
-    """Whether arrays with a batch axis give one with that axis, for sure."""
-    return isinstance(find_kernel(op, CPU.name), np.ufunc)
-
-
-def _takes_numbers(op: RuleTable) -> bool:
-    """Whether a call is nothing but one array, or two of which either may be a number."""
-    types = [p.type for p in op.schema.parameters]
-    if not plain_test(op) or op.view_slot >= 0 or len(types) != len(op.array_slots):
-        return False
-    both = all(isinstance(t, ArrayType) and t.or_number for t in types)
-    return len(types) == 1 or (len(types) == 2 and both)
-
-
-# Batches of scalars beside those of rows with so many axes more.
-WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
-
-_OF_TWO = """\
-if dim_b is None:
-    if type(v_b) in numbers: dim = dim_a
-    elif dim_a == 0 and (type(v_b) is ndarray or is_array(v_b)):
-        if len(v_b.shape) < len(v_a.shape): dim = dim_a
-elif dim_a is None:
-    if type(v_a) in numbers: dim = dim_b
-    elif dim_b == 0 and (type(v_a) is ndarray or is_array(v_a)):
-        if len(v_a.shape) < len(v_b.shape): dim = dim_b
-elif dim_a == dim_b:
-    rank = len(v_a.shape) - len(v_b.shape)
-    if rank == 0: dim = dim_a
-    elif dim_a == 0:
-        if rank > 0:
-            if type(v_b) is ndarray and rank < 9: v_b = v_b[wider[rank]]
-            else: v_b = align(v_b, 0, len(v_a.shape) - 1)
-        elif type(v_a) is ndarray and rank > -9: v_a = v_a[wider[-rank]]
-        else: v_a = align(v_a, 0, len(v_b.shape) - 1)
-        dim = 0"""
-
-
-# ---- methods of the rows of vmap that call a kernel at once ----
-# What NumPy or Python calls of a row runs the function of an operator, which runs the
-# plan of vmap, which calls the kernel. For ufuncs and reductions of small arrays these
-# frames take as long as the kernel, so the methods here do without them. They ask each
-# time whether the operator, its kernel and the transform still allow it, and leave
-# everything else to the methods that every tracer has.
-
-
-Method = Callable[[Any, Any], Any]
-
-_MOST_AXES = len(WIDER)
-_NUMBERS = frozenset((bool, int, float, complex))
-_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any")
-_new = object.__new__
-_ndarray = np.ndarray
-
-# ---- operators of functions ----
-
-
-class _Server:
-    """The operator that runs for a NumPy function of arrays alone, if there is one.
-
-    Attributes
-    ----------
-    plans : Plans
-        Those of the operator, or closed ones: then `renew` looks for them.
-    fast : FastKernel
-        That of the operator.
-    is_operator : bool
-        Whether it is known to be one.
-    """
-
-    # An operator has a class of its own, which makes reading its attributes slow.
-    __slots__ = ("_function", "fast", "is_operator", "plans")
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget the operator: another function may be registered."""
-        self.is_operator: bool = False
-        self.fast: Any = FastKernel()  # whose `array` mypy takes for a class of objects
-        self.plans: Plans = Plans()
-        self.plans.close()
-
-    def renew(self) -> None:
-        """Find the operator and what is known of it now."""
-        found: Any = find_alone(self._function)
-        if not isinstance(found, RuleTable):
-            self.plans = Plans()  # an open one: nobody looks again
-            return
-        self.fast, self.plans = found.fast, found.plans
-        self.is_operator = True
-        if find_alone(self._function) is not found:  # replaced meanwhile
-            self.forget()
-
-
-class _Servers(dict[Any, _Server]):
-    """NumPy function -> what serves it; those that nobody has registered are not kept."""
-
-    def __missing__(self, function: Any) -> _Server:
-        return self.of(function) if function in FUNCTIONS else _unknown
-
-    def of(self, function: Any) -> _Server:
-        """Return the operator of a NumPy function, which may be registered later."""
-        return self.setdefault(function, _Server(function))
-
-    def forget(self, function: Any) -> None:
-        """Forget the operator of a function."""
-        if function in self:
-            self[function].forget()
-
-
-_unknown = _Server(None)
-_unknown.plans = Plans()
-_servers = _Servers()
-on_register.append(_servers.forget)
-
-
-# ---- ufuncs of a row and another value ----
-
-
-def _beside(ufunc: np.ufunc, general: Method, *, is_second: bool) -> Method:
-    """The method of a row for a ufunc of it and another value, which may come first."""
-    server = _servers.of(ufunc)
-
-    def method(self: Any, other: Any) -> Any:
-        batch = self.interpreter
-        x, dim, fast = self.below, self.dim, server.fast
-        if (
-            type(x) is fast.array
-            and server.plans.is_elementwise
-            and not open_modes
-            and batch.runs_plans
-        ):
-            y = None
-            if type(other) is type(self):
-                if other.interpreter is batch and type(other.below) is _ndarray:
-                    y = other.below
-                    if other.dim != dim or x.ndim != y.ndim:
-                        x, y, dim = _aligned(x, y, dim, other.dim)
-            elif type(other) in _NUMBERS or (
-                type(other) is _ndarray and dim == 0 and other.ndim < x.ndim
-            ):
-                y = other
-            if y is not None:
-                out = fast.kernel(y, x) if is_second else fast.kernel(x, y)
-                if type(out) is _ndarray:
-                    # As the lines of plans do.
-                    tracer: Any = _new(type(self))
-                    tracer.interpreter = batch
-                    tracer.below = out
-                    tracer.dim = dim
-                    tracer.box_place = tracer.box_views = None
-                    return tracer
-        elif server.plans.is_closed:
-            server.renew()
-        return general(self, other)
-
-    return method
-
-
-def _aligned(x: Any, y: Any, x_dim: int, y_dim: int) -> tuple[Any, Any, int]:
-    """Two batches whose rows NumPy broadcasts, and their axis; None for `y` if not so."""
-    more = x.ndim - y.ndim
-    if -_MOST_AXES < more < _MOST_AXES:
-        if y.ndim == 1:  # a number for each row
-            return x, y[WIDER[more - x_dim]], x_dim
-        if x.ndim == 1:
-            return x[WIDER[-more - y_dim]], y, y_dim
-        if x_dim == y_dim == 0:
-            if more > 0:
-                return x, y[WIDER[more]], 0
-            return x[WIDER[-more]], y, 0
-    return x, None, x_dim
-
-
-class _Ufuncs(dict[np.ufunc, Method]):
-    """Ufunc -> the method of a row for calls of it with another value."""
-
-    def __init__(self, protocol: Callable[..., Any], *, is_second: bool) -> None:
-        super().__init__()
-        self._protocol = protocol
-        self._is_second = is_second
-
-    def __missing__(self, ufunc: np.ufunc) -> Method:
-        def general(row: Any, other: Any) -> Any:
-            inputs = (other, row) if self._is_second else (row, other)
-            return self._protocol(row, ufunc, "__call__", *inputs)
-
-        if ufunc not in FUNCTIONS:
-            return general
-        method = _beside(ufunc, general, is_second=self._is_second)
-        return self.setdefault(ufunc, method)
-
-
-# ---- NumPy's protocols ----
-
-
-def _ufunc_protocol(general: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that NumPy calls for ufuncs."""
-    first = _Ufuncs(general, is_second=False)
-    second = _Ufuncs(general, is_second=True)
-
-    def array_ufunc(
-        self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
-    ) -> Any:
-        if kwargs or method != "__call__":
-            return general(self, ufunc, method, *inputs, **kwargs)
-        if len(inputs) == 2:
-            x, y = inputs
-            return first[ufunc](x, y) if x is self else second[ufunc](y, x)
-        server, batch, value = _servers[ufunc], self.interpreter, self.below
-        fast = server.fast
-        if (
-            type(value) is fast.array
-            and len(inputs) == 1
-            and server.plans.is_elementwise
-            and not open_modes
-            and batch.runs_plans
-        ):
-            out = fast.kernel(value)
-            if type(out) is _ndarray:
-                tracer: Any = _new(type(self))
-                tracer.interpreter = batch
-                tracer.below = out
-                tracer.dim = self.dim
-                tracer.box_place = tracer.box_views = None
-                return tracer
-        elif server.plans.is_closed:
-            server.renew()
-        return general(self, ufunc, method, *inputs)
-
-    return array_ufunc
-
-
-def _function_protocol(general: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that NumPy calls for its other functions."""
-
-    def array_function(
-        self: Any, function: Any, classes: Any, args: Any, kwargs: Any
-    ) -> Any:
-        if len(args) == len(classes) == 1 and args[0] is self:
-            server = _servers[function]
-            if kwargs:
-                if server.plans.is_closed:
-                    server.renew()
-                if server.is_operator and "out" not in kwargs:
-                    return CALLS[function](self, **kwargs)
-                return general(self, function, classes, args, kwargs)
-            batch, value, dim = self.interpreter, self.below, self.dim
-            if (
-                type(value) is server.fast.array
-                and (found := server.plans.alone.get((value.shape, dim))) is not None
-                and not open_modes
-                and batch.runs_plans
-            ):
-                call, dim = found
-                out = call(value)
-                if type(out) is _ndarray:
-                    tracer: Any = _new(type(self))
-                    tracer.interpreter = batch
-                    tracer.below = out
-                    tracer.dim = dim
-                    tracer.box_place = tracer.box_views = None
-                    return tracer
-            elif server.plans.is_closed:
-                server.renew()
-        return general(self, function, classes, args, kwargs)
-
-    return array_function
-
-
-# ---- the methods of a class ----
-
-
-def add_row_methods(cls: Any) -> None:
-    """Give the tracers of vmap their own methods for ufuncs and reductions."""
-    for name, ufunc in ARITHMETIC.items():
-        if ufunc.nout == 1 and ufunc.signature is None:
-            _add_beside(cls, f"__{name}__", ufunc)
-            _add_beside(cls, f"__r{name}__", ufunc, is_second=True)
-    for name, (ufunc, _) in COMPARISONS.items():
-        _add_beside(cls, f"__{name}__", ufunc)
-    by_ufunc = _ufunc_protocol(cls.__array_ufunc__)
-    by_function = _function_protocol(cls.__array_function__)
-    for name, ufunc in SIGNS.items():
-        setattr(cls, f"__{name}__", _sign(ufunc, by_ufunc))
-    for name in _REDUCTIONS:
-        setattr(cls, name, _reduction(getattr(cls, name), by_function))
-    cls.__array_ufunc__ = by_ufunc
-    cls.__array_function__ = by_function
-    # A class with protocols of its own is foreign otherwise.
-    at_home[cls] = at_home[cls.box_stale_class] = True
-
-
-def _add_beside(
-    cls: type[Tracer], name: str, ufunc: np.ufunc, *, is_second: bool = False
-) -> None:
-    setattr(cls, name, _beside(ufunc, getattr(cls, name), is_second=is_second))
-
-
-def _sign(ufunc: np.ufunc, by_ufunc: Callable[..., Any]) -> Callable[[Any], Any]:
-    def method(self: Any) -> Any:
-        return by_ufunc(self, ufunc, "__call__", self)
-
-    return method
-
-
-def _reduction(
-    general: Callable[..., Any], by_function: Callable[..., Any]
-) -> Callable[..., Any]:
-    function = getattr(np, general.__name__)
-
-    @wraps(general)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
-            return general(self, *args, **kwargs)
-        return by_function(self, function, (type(self),), (self,), kwargs)
-
-    return method
-
-
-# ---- the interpreter of vmap: an operator's rule, or an exact loop over the rows ----
 
 
 class BatchTracer(Tracer):
@@ -560,7 +71,7 @@ class BatchTracer(Tracer):
 
     @property
     def shape(self) -> Any:
-        """Lengths of the axes of one row."""
+        """The lengths of the axes of one row."""
         shape, dim = self.below.shape, self.dim
         return shape[:dim] + shape[dim + 1 :] if dim else shape[1:]
 
@@ -569,7 +80,7 @@ class BatchTracer(Tracer):
         refuse_setting(self, "shape")
 
     def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
-        """Strides of one row, from those of the batch."""
+        """Return the strides of one row, from those of the batch."""
         return (*strides[: self.dim], *strides[self.dim + 1 :])
 
     def _refused(self, asked: str, instead: str) -> DataDependentError:
@@ -581,8 +92,6 @@ class BatchTracer(Tracer):
             do=f"use {instead}",
         )
 
-
-add_row_methods(BatchTracer)
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -607,13 +116,13 @@ class BatchInterpreter(Interpreter):
         self.draws = draws
 
     def dim_of(self, value: Any) -> int | None:
-        """Batch axis of a value, or None where it is the same for all rows."""
+        """Return the batch axis of a value, or None if it is the same for all rows."""
         if isinstance(value, BatchTracer) and value.interpreter is self:
             return value.dim
         return None
 
     def constant(self, value: Any) -> BatchTracer:
-        """A constant as a row: one for each, so that rows can differ later."""
+        """Repeat a constant for each row, so that rows can differ later."""
         wide = call_numpy(np.broadcast_to, value, (self.info.batch_size, *value.shape))
         return BatchTracer(self, call_numpy(np.copy, wide), 0)
 
@@ -627,16 +136,7 @@ class BatchInterpreter(Interpreter):
 
     def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run any operator once for all rows."""
-        values = list(args)
-        dims: list[Any] = [None] * len(values)
-        for slot in op.array_slots:
-            tracer = values[slot]
-            if type(tracer) is BatchTracer and tracer.interpreter is self:
-                values[slot] = tracer.below
-                dims[slot] = tracer.dim
-        for slot in op.nested_slots:
-            dims[slot] = map_outline(values[slot], self.dim_of)
-            values[slot] = map_nested(values[slot], self.lower)
+        values, dims = unpacked(self, op, args, self.dim_of)
         if op.schema.written:
             self._check_writes(op, values, dims)
         if op.sees_seed and self.info.randomness == "error":
@@ -656,7 +156,7 @@ class BatchInterpreter(Interpreter):
         values: Sequence[Any],
         pair: Any,
     ) -> Any:
-        """The rows of a call, from what its rule has returned."""
+        """Return the rows of a call, from what its rule has returned."""
         if pair is NotImplemented:  # a rule derived from shapes that do not cover this
             return self.loop(op, values, dims)
         if type(pair) is not tuple or len(pair) != 2:
@@ -667,7 +167,7 @@ class BatchInterpreter(Interpreter):
         return rows
 
     def _rows_of(self, op: RuleTable, rule: Any, out: Any, out_dims: Any) -> Any:
-        """The result of a rule as rows."""
+        """Return the result of a rule as rows."""
         if type(out_dims) is int and op.schema.single_return and is_array(out):
             return self._batched(op, rule, out, out_dims)
         check_returns(op, rule, out, VMAP_RULE)
@@ -763,7 +263,7 @@ class BatchInterpreter(Interpreter):
         )
 
     def _empty(self, op: RuleTable, values: Sequence[Any], dims: Sequence[Any]) -> Any:
-        """The result for no rows: its shapes come from the fake kernel."""
+        """Return the result for no rows, whose shapes come from the fake kernel."""
         device = [device_of(v) for value in values for v in flat(value) if is_array(v)]
         pairs = zip(values, dims, strict=True)
         fakes = [map_beside(value, dim, _fake_row) for value, dim in pairs]
@@ -777,34 +277,6 @@ class BatchInterpreter(Interpreter):
             return BatchTracer(self, zeros, 0)
 
         return map_nested(out, none_of)
-
-
-def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
-    """Make the plan of an operator, which is kept until its table changes."""
-    plans = op.plans  # a changed table has new plans: a plan of the old one is dropped
-    rule = op.find_rule(VMAP)
-    if op.is_plain and rule is not None and not (op.sees_seed or op.schema.has_shapes):
-        plan = batch_plan(op, plans, rule, BatchTracer, _finish)
-    else:
-        plan = general_plan(op)
-    plans.by_tracer[BatchTracer] = plan
-    return plan
-
-
-def _finish(
-    op: RuleTable,
-    rule: Any,
-    interpreter: BatchInterpreter,
-    args: Sequence[Any],
-    dims: tuple[Any, ...],
-    values: tuple[Any, ...],
-    pair: Any,
-) -> Any:
-    """Finish the call of a generated plan whose result is not a plain array."""
-    rows = interpreter.finish(op, rule, args, dims, values, pair)
-    if op.view_slot >= 0:
-        connect_results(op, args, args, rows)
-    return rows
 
 
 def _bad_rule(op: RuleTable, rule: Any, reason: str) -> ContractError:
@@ -840,3 +312,440 @@ def _fake_row(value: Any, dim: int | None) -> Any:
     return fake_like(
         value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :]
     )
+
+
+# ---- plans of operators with a rule, as generated code ----
+
+
+_LEAVE = "return connected(op, args, self.finish(op, rule, args, ({}), ({}), {{}}))"
+
+
+def _make_plan(op: RuleTable) -> Plan:
+    """Make the plan of an operator, which is kept until its table changes."""
+    plans = op.plans  # a changed table has new plans: a plan of the old one is dropped
+    rule = op.find_rule(VMAP)
+    if op.is_plain and rule is not None and not (op.sees_seed or op.schema.has_shapes):
+        plan = _rule_plan(op, plans, rule)
+    else:
+        plan = general_plan(op)
+    plans.by_tracer[BatchTracer] = plan
+    return plan
+
+
+def _rule_plan(op: RuleTable, plans: Plans, rule: Any) -> Plan:
+    """Return the plan of a plain operator."""
+    writer = PlanWriter(op, VMAP, BatchTracer, _NAMES | {"rule": rule})
+    leave = _LEAVE.format(writer.owns, writer.values)
+    short = []
+    if op.rows.get(VMAP) is None and Tag.pointwise in op.tags:
+        plans.is_elementwise = _is_ufunc(op) and _takes_numbers(writer)
+        if op.plans is not plans:
+            plans.close()
+        short = _pointwise_lines(writer, leave)
+    elif isinstance(rule, AxisRule):
+        short = _axis_lines(writer, rule, plans, leave)
+    return writer.make(
+        [
+            *short,
+            f"pair = rule(self.info, ({writer.owns}), {writer.values})",
+            "if type(pair) is tuple and len(pair) == 2 and type(pair[1]) is int:",
+            "    out, dim = pair",
+            "else: out = None",
+            *_check_lines(leave.format("pair")),
+            *["if key: learn(key, args)"] * ("learn" in writer.names),
+            *writer.wrap("dim"),
+        ]
+    )
+
+
+def _check_lines(leave: str) -> list[str]:
+    """Return lines that leave the plan unless `out` has the rows along `dim`."""
+    return [
+        "if (",
+        "    type(out) is not ndarray and not is_array(out)",
+        "    or not len(shape := out.shape) > dim >= 0",
+        "    or shape[dim] != self.info.batch_size",
+        f"): {leave}",
+    ]
+
+
+# ---- operators of one array that have an axis rule ----
+
+# Calls that a plan keeps, each for a shape and constants.
+_MOST_KNOWN = 256
+
+
+def _axis_lines(
+    writer: PlanWriter, rule: AxisRule, plans: Plans, leave: str
+) -> list[str]:
+    """Return lines for a plain batch whose shape and constants were met before."""
+    test, texts = writer.kernel_test(), constants_key(writer.op)
+    if not test or texts is None:
+        return []
+    known: dict[Any, Any] = {}
+    writer.names |= {"known": known, "learn": partial(_learn, rule, known, plans.alone)}
+    return [
+        "key = None",
+        f"if {test}:",
+        f"    key = ({', '.join(['v0.shape', 'dim0', *texts])})",
+        "    found = known.get(key)",
+        "    if found is not None:",
+        "        call, dim = found",
+        "        out = call(v0)",
+        f"        if type(out) is not ndarray: {leave.format('(out, dim)')}",
+        *inside(inside(writer.wrap("dim"))),
+    ]
+
+
+def _learn(
+    rule: AxisRule,
+    known: dict[Any, Any],
+    alone: dict[Any, tuple[Callable[..., Any], int]],
+    key: tuple[Any, ...],
+    args: Sequence[Any],
+) -> None:
+    """Keep what a call does with these constants, after it has been checked."""
+    kernel = rule.op.fast.kernel
+    if kernel is None:
+        return
+    moved = rule.move(*key[:2], *args[1:])
+    if moved is not None:
+        constants, out_dim = moved
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+            alone.clear()
+        known[key] = found = fixed(kernel, constants), out_dim
+        others = zip(rule.op.schema.parameters[1:], args[1:], strict=True)
+        if rule.op.view_slot < 0 and all(p.default is v for p, v in others):
+            alone[key[:2]] = found
+
+
+# ---- pointwise operators, whose rows lie as NumPy broadcasts them ----
+
+
+def _pointwise_lines(writer: PlanWriter, leave: str) -> list[str]:
+    """Return lines that run the operator on batches that fit without the rule."""
+    slots = writer.op.array_slots
+    if not 0 < len(slots) <= 2:
+        return []
+    first: int = next(iter(slots))
+    aligned = [f"dim = dim{first}"]
+    if len(slots) == 2:
+        a, b = slots
+        aligned = [
+            f"if dim{b} is None: dim = dim{a} if {_inner_test(b, a)} else None",
+            f"elif dim{a} is None: dim = dim{b} if {_inner_test(a, b)} else None",
+            f"elif dim{a} == dim{b} and len(v{a}.shape) == len(v{b}.shape): dim = dim{a}",
+            f"else: v{a}, v{b}, dim = aligned(v{a}, v{b}, dim{a}, dim{b})",
+        ]
+    checks = _check_lines(leave.format("(out, dim)"))
+    if _is_ufunc(writer.op):
+        checks = ["if type(out) is not ndarray:", *inside(checks)]
+    lines = [*writer.run(), *checks, *writer.wrap("dim")]
+    return [*aligned, "if dim is not None:", *inside(lines)]
+
+
+def _is_ufunc(op: RuleTable) -> bool:
+    """Return whether arrays with a batch axis give one with that axis, for sure."""
+    return isinstance(find_kernel(op, CPU.name), np.ufunc)
+
+
+def _takes_numbers(writer: PlanWriter) -> bool:
+    """Return whether a call has one array alone, or two of which either may be a number."""
+    op = writer.op
+    types = [p.type for p in op.schema.parameters]
+    if (
+        not writer.kernel_test()
+        or op.view_slot >= 0
+        or len(types) != len(op.array_slots)
+    ):
+        return False
+    both = all(isinstance(t, ArrayType) and t.or_number for t in types)
+    return len(types) == 1 or (len(types) == 2 and both)
+
+
+# Indices for batches of scalars beside those of rows with so many axes more.
+_WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
+_MOST_AXES = len(_WIDER)
+
+
+def _inner_test(constant: int, batch: int) -> str:
+    """Return the condition that NumPy broadcasts a constant to the rows of a batch."""
+    c, x = f"v{constant}", f"v{batch}"
+    is_array = f"(type({c}) is ndarray or is_array({c}))"
+    is_inner = f"dim{batch} == 0 and {is_array} and len({c}.shape) < len({x}.shape)"
+    return f"type({c}) in numbers or {is_inner}"
+
+
+def _aligned(x: Any, y: Any, x_dim: int, y_dim: int) -> tuple[Any, Any, int | None]:
+    """Return two batches whose rows NumPy broadcasts, and their axis; None if it cannot.
+
+    Their axes or their numbers of axes differ.
+    """
+    more = x.ndim - y.ndim
+    if type(x) is type(y) is _ndarray and -_MOST_AXES < more < _MOST_AXES:
+        if y.ndim == 1:  # a number for each row
+            return x, y[_WIDER[more - x_dim]], x_dim
+        if x.ndim == 1:
+            return x[_WIDER[-more - y_dim]], y, y_dim
+    if x_dim == y_dim == 0:
+        rank = max(x.ndim, y.ndim) - 1
+        return align(x, 0, rank), align(y, 0, rank), 0
+    return x, y, None
+
+
+_NAMES = {"aligned": _aligned, "is_array": is_array, "numbers": number_classes}
+
+
+# ---- methods of the rows of vmap that call a kernel at once ----
+# What NumPy or Python calls of a row runs the function of an operator, which runs the
+# plan of vmap, which calls the kernel. For ufuncs and reductions of small arrays these
+# frames take as long as the kernel, so the methods here do without them. They ask each
+# time whether the operator, its kernel and the transform still allow it, and leave
+# everything else to the methods that every tracer has. They make tracers as plans do.
+
+
+_Method = Callable[[Any, Any], Any]
+
+_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any")
+_new = object.__new__
+_ndarray = np.ndarray
+
+
+def _add_row_methods(cls: Any) -> None:
+    """Give the tracers of vmap their own methods for ufuncs and reductions."""
+    by_ufunc = _ufunc_protocol(cls.__array_ufunc__)
+    by_function = _function_protocol(cls.__array_function__)
+    pairs = [(f"__{name}__", ufunc, False) for name, (ufunc, _) in COMPARISONS.items()]
+    for name, ufunc in ARITHMETIC.items():
+        if ufunc.nout == 1 and ufunc.signature is None:
+            pairs += [(f"__{name}__", ufunc, False), (f"__r{name}__", ufunc, True)]
+    for name, ufunc, is_second in pairs:
+        setattr(cls, name, _beside(ufunc, getattr(cls, name), is_second=is_second))
+    for name, ufunc in SIGNS.items():
+        setattr(cls, f"__{name}__", _sign(ufunc, by_ufunc))
+    for name in _REDUCTIONS:
+        setattr(cls, name, _reduction(getattr(cls, name), by_function))
+    cls.__array_ufunc__ = by_ufunc
+    cls.__array_function__ = by_function
+    # A class with protocols of its own is foreign otherwise.
+    at_home[cls] = at_home[cls.box_stale_class] = True
+
+
+def _sign(ufunc: np.ufunc, by_ufunc: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda row: by_ufunc(row, ufunc, "__call__", row)
+
+
+def _reduction(
+    general: Callable[..., Any], by_function: Callable[..., Any]
+) -> Callable[..., Any]:
+    function = getattr(np, general.__name__)
+
+    @wraps(general)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return general(self, *args, **kwargs)
+        return by_function(self, function, (type(self),), (self,), kwargs)
+
+    return method
+
+
+def _beside(ufunc: np.ufunc, general: _Method, *, is_second: bool) -> _Method:
+    """Return the method for a ufunc of a row and another value, which may come first."""
+    server = _servers.of(ufunc)
+
+    def method(self: Any, other: Any) -> Any:
+        batch = self.interpreter
+        x, dim, fast = self.below, self.dim, server.fast
+        if (
+            type(x) is fast.array
+            and server.plans.is_elementwise
+            and not open_modes
+            and batch.runs_plans
+        ):
+            y = other
+            if type(other) is type(self):
+                y = other.below
+                if other.interpreter is not batch or type(y) is not _ndarray:
+                    dim = None
+                elif other.dim != dim or x.ndim != y.ndim:
+                    x, y, dim = _aligned(x, y, dim, other.dim)
+            elif type(other) not in NUMBERS and (
+                type(other) is not _ndarray or dim != 0 or other.ndim >= x.ndim
+            ):
+                dim = None
+            if dim is not None:
+                out = fast.kernel(y, x) if is_second else fast.kernel(x, y)
+                if type(out) is _ndarray:
+                    tracer: Any = _new(type(self))
+                    tracer.interpreter = batch
+                    tracer.below = out
+                    tracer.dim = dim
+                    tracer.box_place = tracer.box_views = None
+                    return tracer
+        elif server.plans.is_closed:
+            server.renew()
+        return general(self, other)
+
+    return method
+
+
+# ---- NumPy's protocols ----
+
+
+def _ufunc_protocol(general: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method that NumPy calls for ufuncs."""
+    first = _Ufuncs(general, is_second=False)
+    second = _Ufuncs(general, is_second=True)
+
+    def array_ufunc(
+        self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        if kwargs or method != "__call__":
+            return general(self, ufunc, method, *inputs, **kwargs)
+        if len(inputs) == 2:
+            x, y = inputs
+            return first[ufunc](x, y) if x is self else second[ufunc](y, x)
+        server, batch, value = _servers[ufunc], self.interpreter, self.below
+        fast = server.fast
+        if (
+            type(value) is fast.array
+            and len(inputs) == 1
+            and server.plans.is_elementwise
+            and not open_modes
+            and batch.runs_plans
+        ):
+            out = fast.kernel(value)
+            if type(out) is _ndarray:
+                tracer: Any = _new(type(self))
+                tracer.interpreter = batch
+                tracer.below = out
+                tracer.dim = self.dim
+                tracer.box_place = tracer.box_views = None
+                return tracer
+        elif server.plans.is_closed:
+            server.renew()
+        return general(self, ufunc, method, *inputs)
+
+    return array_ufunc
+
+
+class _Ufuncs(dict[np.ufunc, _Method]):
+    """Ufunc -> the method of a row for calls of it with another value."""
+
+    def __init__(self, protocol: Callable[..., Any], *, is_second: bool) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._is_second = is_second
+
+    def __missing__(self, ufunc: np.ufunc) -> _Method:
+        def general(row: Any, other: Any) -> Any:
+            inputs = (other, row) if self._is_second else (row, other)
+            return self._protocol(row, ufunc, "__call__", *inputs)
+
+        if ufunc not in FUNCTIONS:
+            return general
+        method = _beside(ufunc, general, is_second=self._is_second)
+        return self.setdefault(ufunc, method)
+
+
+def _function_protocol(general: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method that NumPy calls for its other functions."""
+
+    def array_function(
+        self: Any, function: Any, classes: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if len(args) == len(classes) == 1 and args[0] is self:
+            server = _servers[function]
+            if kwargs:
+                if server.plans.is_closed:
+                    server.renew()
+                if server.is_operator and "out" not in kwargs:
+                    return CALLS[function](self, **kwargs)
+                return general(self, function, classes, args, kwargs)
+            batch, value, dim = self.interpreter, self.below, self.dim
+            if (
+                type(value) is server.fast.array
+                and (found := server.plans.alone.get((value.shape, dim))) is not None
+                and not open_modes
+                and batch.runs_plans
+            ):
+                call, dim = found
+                out = call(value)
+                if type(out) is _ndarray:
+                    tracer: Any = _new(type(self))
+                    tracer.interpreter = batch
+                    tracer.below = out
+                    tracer.dim = dim
+                    tracer.box_place = tracer.box_views = None
+                    return tracer
+            elif server.plans.is_closed:
+                server.renew()
+        return general(self, function, classes, args, kwargs)
+
+    return array_function
+
+
+# ---- operators of functions ----
+
+
+class _Server:
+    """The operator that runs for a NumPy function of arrays alone, if there is one.
+
+    Attributes
+    ----------
+    plans : Plans
+        Those of the operator, or closed ones: then `renew` looks for them.
+    fast : FastKernel
+        That of the operator.
+    is_operator : bool
+        Whether it is known to be one.
+    """
+
+    # An operator has a class of its own, which makes reading its attributes slow.
+    __slots__ = ("_function", "fast", "is_operator", "plans")
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the operator: another function may be registered."""
+        self.is_operator: bool = False
+        self.fast: Any = FastKernel()  # whose `array` mypy takes for a class of objects
+        self.plans: Plans = Plans()
+        self.plans.close()
+
+    def renew(self) -> None:
+        """Find the operator and what is known of it now."""
+        found: Any = find_alone(self._function)
+        if not isinstance(found, RuleTable):
+            self.plans = Plans()  # an open one: nobody looks again
+            return
+        self.fast, self.plans = found.fast, found.plans
+        self.is_operator = True
+        if find_alone(self._function) is not found:  # replaced meanwhile
+            self.forget()
+
+
+class _Servers(dict[Any, _Server]):
+    """NumPy function -> what serves it; functions that are not registered are not kept."""
+
+    def __missing__(self, function: Any) -> _Server:
+        return self.of(function) if function in FUNCTIONS else _unknown
+
+    def of(self, function: Any) -> _Server:
+        """Return the operator of a NumPy function, which may be registered later."""
+        return self.setdefault(function, _Server(function))
+
+    def forget(self, function: Any) -> None:
+        """Forget the operator of a function."""
+        if function in self:
+            self[function].forget()
+
+
+_unknown = _Server(None)
+_unknown.plans = Plans()
+_servers = _Servers()
+on_register.append(_servers.forget)
+_add_row_methods(BatchTracer)

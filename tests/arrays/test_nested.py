@@ -18,6 +18,7 @@ from customop.arrays.nested import (
     map_outline,
     map_paths,
     outline,
+    refill,
 )
 
 
@@ -77,6 +78,15 @@ def test_paths_are_indices_at_each_depth() -> None:
     paths = map_paths(value, lambda _, path: path, outline)
     assert flat([paths[0], paths[1]["b"].b]) == [0, 1, 0, 1]
     assert map_paths(X, lambda _, path: path) == ()
+
+
+@pytest.mark.parametrize(("value", "leaves"), NESTED)
+def test_a_nesting_takes_other_leaves(value: Any, leaves: list[Any]) -> None:
+    """Without a constructor, where `outline` says so."""
+    numbers = [*range(len(leaves))]
+    made = refill(value, numbers, outline)
+    assert type(made) is type(value) or not isinstance(value, list | dict | Weights)
+    assert flat(made) == numbers
 
 
 def test_two_values_are_walked_side_by_side() -> None:

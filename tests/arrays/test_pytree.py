@@ -27,6 +27,11 @@ _TREES: list[Any] = [
     (_X, None),
     (_X, (_Y,)),
     [_X, _Y],
+    [],
+    [_X],
+    [_X, None],
+    [_X] * 100,
+    [[_X], _Y],
     _Pair(_X, _Y),
     {"b": _X, "a": (_Y,)},
     (1.0, _X),
@@ -65,3 +70,11 @@ def test_tracers_are_leaves() -> None:
     co.vmap(f)(np.ones((2, 3)))
     co.vjp(f, _X)
     assert seen == [(True, "PyTreeSpec((*, *))")] * 2
+
+
+@pytest.mark.parametrize("tree", [_X, (_X,), [_X], (_X, _Y), {"a": _X}], ids=repr)
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_structure_takes_as_many_leaves_as_it_has(tree: Any, more: int) -> None:
+    found, structure = flatten(tree)
+    with pytest.raises(ValueError, match="leaves"):
+        co.tree.unflatten(structure, (found * 2)[: len(found) + more])

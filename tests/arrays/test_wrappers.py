@@ -41,7 +41,7 @@ def inside(value: Any) -> Any:
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The class, for each test alone."""
-    monkeypatch.setattr(kinds, "_by_class_wrappers", {})
+    monkeypatch.setattr(kinds, "_handlers", {})
     co.register_array_wrapper(Meters, in_meters)
 
 
@@ -129,7 +129,7 @@ def test_explain_names_the_handler() -> None:
 
 
 def test_without_a_handler_the_object_is_refused() -> None:
-    kinds._by_class_wrappers.clear()  # nothing else forgets a class
+    kinds._handlers.clear()  # nothing else forgets a class
     with pytest.raises(
         co.ArgumentError, match="argument 'x' expects Array, got Meters"
     ):

@@ -13,8 +13,7 @@ import pytest
 
 import customop as co
 from customop import cli
-from customop.core.operator import remove_operator
-from customop.core.registry import operators
+from customop.core.registry import operators, remove_operator
 
 ROOT = Path(co.__file__).parent.parent
 

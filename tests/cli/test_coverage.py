@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from customop.arrays.numpy_functions import FUNCTIONS, missing
+from customop.arrays.numpy_functions import FUNCTIONS
+from customop.arrays.refusals import missing
 from tests.cli._commands import Run
 
 

@@ -7,10 +7,13 @@ import pickle
 import threading
 import warnings
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import customop as co
 
@@ -371,3 +374,62 @@ def test_threads_share_a_compiled_function() -> None:
         thread.join()
     assert not wrong
     assert len(runs) == len(f.graphs) <= 6
+
+
+# ---- modes that are open in other threads ----
+
+
+@contextmanager
+def mode_elsewhere() -> Iterator[None]:
+    """Keep a mode open in another thread."""
+    opened, done = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        with co.autocast("cpu"):
+            opened.set()
+            done.wait()
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    opened.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_modes_of_other_threads_do_not_matter() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(np.sin(x) * x)
+
+    x, rows = np.linspace(0.1, 1.0, 3), np.linspace(0.1, 1.0, 6).reshape(2, 3)
+    compiled = co.compile(f)
+    with mode_elsewhere():
+        for _ in range(2):
+            assert compiled(x) == f(x)
+            assert_array_equal(co.grad(compiled)(x), co.grad(f)(x))
+            assert_array_equal(co.vmap(compiled)(rows), co.vmap(f)(rows))
+            found = co.jvp(compiled, (x,), (x,))
+            assert_array_equal(found, co.jvp(f, (x,), (x,)))
+            traced = co.checkpoint(lambda v: co.jvp(compiled, (v,), (v,))[1])
+            assert co.make_fx(traced)(x)(x) == found[1]
+
+
+# ---- sizes that depend on data ----
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a / np.nonzero(a)[0].size,
+        lambda a: a * np.nonzero(a)[0].size + np.nonzero(a > 1)[0].size * a,
+        lambda a: (a - np.unique(a).size) / (np.flatnonzero(a).size * len(a) + 1),
+    ],
+    ids=["quotient", "two", "expression"],
+)
+@pytest.mark.parametrize("backend", ["numpy", "eager"])
+def test_numbers_come_after_the_calls_that_give_them(f: Any, backend: str) -> None:
+    compiled = co.compile(f, backend=backend)
+    for x in (np.array([1.0, 0.0, 2.0]), np.arange(5.0), np.ones(4)):
+        assert_array_equal(compiled(x), f(x))

@@ -178,6 +178,32 @@ def test_plain_calls_and_transforms_take_turns() -> None:
     assert [e.word for e in f.explain().transforms] == ["vmap", "jvp", "gradient"]
 
 
+@pytest.mark.parametrize("power", [2, 3])
+def test_single_and_nested_transforms_take_turns(power: int) -> None:
+    """A call looks first at the last entry for its transform, which may be another one."""
+    f = co.compile(lambda x: np.sum(x**power))
+    for k in (1.0, 2.0, 3.0):
+        x = X * k
+        slope, twice = power * x ** (power - 1), power * (power - 1) * x ** (power - 2)
+        assert np.allclose(co.grad(f)(x[0]), slope[0])
+        assert np.allclose(co.vmap(co.grad(f))(x), slope)
+        assert np.allclose(co.vmap(f)(x), np.sum(x**power, axis=1))
+        assert np.allclose(co.grad(lambda x: np.sum(co.vmap(f)(x)))(x), slope)
+        assert np.allclose(co.grad(f)(x[0, 0]), slope[0, 0])
+        assert np.allclose(co.vmap(co.grad(f))(x[0]), slope[0])
+        assert np.allclose(co.grad(co.grad(f))(x[0, 0]), twice[0, 0])
+    words = [e.word for e in f.explain().transforms]
+    assert sorted(words) == ["gradient"] * 4 + ["vmap"] * 2
+
+
+def test_reasons_name_rows_of_other_transforms_as_arrays() -> None:
+    f = co.compile(lambda x: np.sum(np.sin(x)))
+    for n in (3, 3, 4):
+        co.vmap(co.grad(f))(np.ones((2, n)))
+    first, second = f.explain().transforms
+    assert (first.why, second.why) == ("", "x is f64[4], was f64[3]")
+
+
 def test_explain_and_code() -> None:
     f = co.compile(lambda x, w: np.exp(x @ w))
     co.vmap(f, in_dims=(0, None))(X, W)
@@ -455,6 +481,16 @@ def test_closures_that_change_compile_again() -> None:
         scale = np.array(value)
         assert np.allclose(co.vmap(f)(X), value * X.sum(1))
     assert "scale" in f.explain().transforms[1].why
+
+
+def test_arrays_that_numpy_alone_reads_are_compared() -> None:
+    weights = np.array([2.0, 3.0])
+    f = co.compile(lambda x: np.sum(x * float(weights.sum())))
+    for weights[0] in (2.0, 2.0, 10.0):
+        total = weights[0] + 3.0
+        assert np.array_equal(co.grad(f)(X), np.full_like(X, total))
+        assert np.allclose(co.vmap(f)(X), total * X.sum(1))
+        assert np.allclose(co.jvp(f, (X,), (X,)), total * X.sum())
 
 
 def test_the_limit_holds_for_all_transforms_together() -> None:

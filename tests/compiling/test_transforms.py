@@ -48,6 +48,18 @@ def test_derivatives_inside_and_outside() -> None:
     assert (value, slope) == (20.0, 42.0)
 
 
+def test_a_compiled_function_in_another_one_compiles_once() -> None:
+    """`hasattr` may ask for any attribute, so all that an object holds is watched."""
+    inner = co.compile(lambda x: np.sum(x * 2.0) if hasattr(x, "sum") else x)
+    outer = co.compile(inner)
+    x = np.arange(3.0)
+    for _ in range(3):
+        assert outer(x) == inner(x) == 6.0
+        assert np.array_equal(co.grad(outer)(x), np.full(3, 2.0))
+        assert np.array_equal(co.grad(inner)(x), np.full(3, 2.0))
+    assert (len(outer.graphs), len(outer.explain().transforms)) == (1, 1)
+
+
 def test_values_of_outer_transforms_next_to_plain_arrays() -> None:
     f = co.compile(lambda x, y: np.sum(x * y))
     x = np.arange(3.0)

@@ -16,6 +16,7 @@ import pytest
 import customop as co
 import tests.conformance as table
 from tests.conformance.samples import Sample
+from tests.tiers import is_in_fifth
 
 
 def all_samples() -> list[Sample]:
@@ -29,16 +30,38 @@ def all_samples() -> list[Sample]:
     return [sample for module in modules for sample in module.SAMPLES]
 
 
-def over(samples: Sequence[Sample]) -> Callable[[Any], Any]:
-    """Run a test for each sample; the default tier takes the first of each function."""
-    seen: set[str] = set()
+def over(
+    samples: Sequence[Sample], *, fifth: int | None = None
+) -> Callable[[Any], Any]:
+    """Run a test for each sample; the default tier takes the first of each function.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        All of them run in the two tiers together.
+    fifth : int from 0 to 4, optional
+        The default tier takes only this fifth of the functions. Kinds of array that run
+        the same code as others take a fifth each, so that every function is in one.
+    """
     parameters = []
-    for sample in samples:
-        function = re.split("[-_ ]", sample.name)[0]
-        marks = [pytest.mark.exhaustive] * (function in seen)
+    for sample, is_first in zip(samples, first_of_functions(samples), strict=True):
+        is_default = is_first and (
+            fifth is None or is_in_fifth(function_of(sample), fifth)
+        )
+        marks = [] if is_default else [pytest.mark.exhaustive]
         parameters.append(pytest.param(sample, id=sample.name, marks=marks))
-        seen.add(function)
     return pytest.mark.parametrize("sample", parameters)
+
+
+def first_of_functions(samples: Sequence[Sample]) -> list[bool]:
+    """Return for each sample whether it is the first one of its function."""
+    functions = [function_of(sample) for sample in samples]
+    return [f not in functions[:i] for i, f in enumerate(functions)]
+
+
+def function_of(sample: Sample) -> str:
+    """Return the name of the function that a sample calls."""
+    return re.split("[-_ ]", sample.name)[0]
 
 
 # ---- calls ----

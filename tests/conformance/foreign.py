@@ -6,7 +6,7 @@ which it does. All others must give NumPy's values, and those of the list must n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,22 @@ import optree
 import pytest
 
 import customop as co
+from tests.cases import cases
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 
 SAMPLES = [s for s in checks.all_samples() if checks.array_positions(s)]
 BATCHED = [s for s in SAMPLES if s.vmap]
 DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
+
+# Ways in which the values of a sample are compared with NumPy's.
+WAYS = ("kernel", "vjp", "jvp", "vmap")
+
+
+def ways_of(sample: Sample) -> tuple[str, ...]:
+    """Return the ways in which a sample with arrays can be compared."""
+    derivatives = ("vjp", "jvp") if sample.diff else ()
+    return ("kernel", *derivatives, *["vmap"] * sample.vmap)
 
 
 class Library:
@@ -65,8 +75,15 @@ class Library:
             self.to_numpy(value) if isinstance(value, self.cls) else value
         )
 
-    def check(self, way: str, sample: Sample) -> None:
-        """Raise unless a sample gives NumPy's values in a way, or is listed for it."""
+    def check(self, sample: Sample, ways: Sequence[str] = WAYS) -> None:
+        """Raise unless a sample gives NumPy's values in each way, or is listed for it."""
+        with cases() as case:
+            for way in ways:
+                if way in ways_of(sample):
+                    with case(way):
+                        self._check(way, sample)
+
+    def _check(self, way: str, sample: Sample) -> None:
         run, expected = getattr(self, f"_{way}")(sample)
         is_listed = way in self.refused.get(sample.name, ())
         try:

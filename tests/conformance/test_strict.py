@@ -11,6 +11,7 @@ import pytest
 import customop as co
 from customop.core.registry import all_operators
 from tests import strict_arrays as arrays
+from tests.cases import cases
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 from tests.strict_arrays import StrictArray, to_numpy, to_strict
@@ -60,8 +61,20 @@ SAMPLES = [
     and s.name not in (*_NUMPY_INSIDE, "isnat")
     and not s.name.startswith((*_NUMBERS, *_SCIPY))
 ]
-BATCHED = [s for s in SAMPLES if s.vmap]
-DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
+
+
+@checks.over(SAMPLES, fifth=3)
+def test_values_are_those_of_numpy_arrays(sample: Sample) -> None:
+    """Values, gradients and rows of vmap are strict arrays with NumPy's values."""
+    with cases() as case:
+        with case("kernel"):
+            _check_kernel(sample)
+        if sample.diff:
+            with case("vjp"):
+                _check_vjp(sample)
+        if sample.vmap:
+            with case("vmap"):
+                _check_vmap(sample)
 
 
 def assert_strict(actual: Any, expected: Any, tolerance: float) -> None:
@@ -73,9 +86,7 @@ def assert_strict(actual: Any, expected: Any, tolerance: float) -> None:
         np.testing.assert_allclose(to_numpy(x), w, rtol=tolerance, atol=tolerance)
 
 
-@checks.over(SAMPLES)
-def test_kernel_is_numpy(sample: Sample) -> None:
-    """Operators on strict arrays give NumPy's values, as strict arrays."""
+def _check_kernel(sample: Sample) -> None:
     expected = checks.call(sample, *sample.args)
     with checks.Identity() as identity:
         given = [
@@ -86,9 +97,7 @@ def test_kernel_is_numpy(sample: Sample) -> None:
     assert_strict(out, optree.tree_map(np.asarray, expected), 1e-13)
 
 
-@checks.over(DIFFERENTIABLE)
-def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
-    """Gradients of strict arrays are strict, and equal those of NumPy arrays."""
+def _check_vjp(sample: Sample) -> None:
     primals = checks.primals_of(sample)
     out, pullback = co.vjp(checks.partial_of(sample), *primals)
     cotangent = checks.random_like(out, 1)
@@ -101,9 +110,7 @@ def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
     assert_strict(pull_strict(to_strict(cotangent)), expected, 1e-12)
 
 
-@checks.over(BATCHED)
-def test_vmap_is_the_loop(sample: Sample) -> None:
-    """Batched calls on strict arrays give NumPy's results row by row."""
+def _check_vmap(sample: Sample) -> None:
     positions = checks.array_positions(sample)
     args, dims = checks.batched_args(sample, positions, 2, 0)
     rows = [checks.call(sample, *checks.row_of(args, dims, i)) for i in range(2)]

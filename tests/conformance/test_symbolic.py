@@ -6,21 +6,17 @@ a name it must need no guard, or be in ``refused_sizes.txt``.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 import customop as co
+from tests.cases import cases
 from tests.conformance import checks, symbolic
-from tests.conformance.foreign import (
-    BATCHED,
-    DIFFERENTIABLE,
-    SAMPLES,
-    listed,
-)
+from tests.conformance.foreign import SAMPLES, listed, ways_of
 from tests.conformance.samples import Sample
 from tests.conformance.symbolic import Sized
 
@@ -32,24 +28,27 @@ REFUSED = dict(listed("sizes"))
 BY_VALUE = ("eig", "eig-complex", "roots", "roots-complex")
 
 
-def _check(sample: Sample, way: str, check: Callable[[Sized], None]) -> None:
-    """Run a check on both forms of symbolic sizes; what is refused must be listed."""
+@checks.over(SAMPLES, fifth=4)
+def test_sizes_are_those_of_numpy(sample: Sample) -> None:
+    """Results have NumPy's sizes at others too; so have gradients, tangents, rows."""
     refused = REFUSED.get(sample.name, ())
-    for form in symbolic.FORMS:
-        word = way if form == "named" else f"fresh_{way}"
-        try:
-            check(Sized(sample, form))
-        except Exception:
-            if word in refused:
-                continue
-            raise
-        assert word not in refused, f"{sample.name} is no longer refused: {word}"
+    with cases() as case:
+        for way, form in itertools.product(ways_of(sample), symbolic.FORMS):
+            name, check = _CHECKS[way]
+            word = name if form == "named" else f"fresh_{name}"
+            with case(word):
+                _check(Sized(sample, form), check, is_refused=word in refused)
 
 
-@checks.over(SAMPLES)
-def test_fake_results_at_these_and_other_sizes(sample: Sample) -> None:
-    """They have the shapes of fake results at the same sizes, and of NumPy's at others."""
-    _check(sample, "fake", _check_fakes)
+def _check(sized: Sized, check: Callable[[Sized], None], *, is_refused: bool) -> None:
+    """Run a check on a form of symbolic sizes; what is refused must be listed."""
+    try:
+        check(sized)
+    except Exception:
+        if is_refused:
+            return
+        raise
+    assert not is_refused, "it is no longer refused: take it off the list"
 
 
 def _check_fakes(sized: Sized) -> None:
@@ -99,31 +98,20 @@ def _check_strides(
         assert strides == tuple(other.strides[i] for i in long)
 
 
-@checks.over(DIFFERENTIABLE)
-@pytest.mark.exhaustive
-def test_gradients_have_the_sizes_of_their_inputs(sample: Sample) -> None:
-    """In reverse mode, with no more guards than the function needs."""
-    _check(sample, "vjp", lambda sized: _check_like(*symbolic.gradients(sized)))
+def _check_gradients(sized: Sized) -> None:
+    """In reverse mode they have the sizes of inputs, with no more guards."""
+    _check_like(*symbolic.gradients(sized))
 
 
-@checks.over(DIFFERENTIABLE)
-@pytest.mark.exhaustive
-def test_tangents_have_the_sizes_of_the_results(sample: Sample) -> None:
-    """In forward mode too."""
-    _check(sample, "jvp", lambda sized: _check_like(*symbolic.tangents(sized)))
+def _check_tangents(sized: Sized) -> None:
+    """In forward mode they have the sizes of the results."""
+    _check_like(*symbolic.tangents(sized))
 
 
 def _check_like(found: Sequence[Any], models: Sequence[Any]) -> None:
     for x, model in zip(found, models, strict=True):
         assert co.sizes.same_shape(x.shape, model.shape)
         assert x.dtype == model.dtype
-
-
-@checks.over(BATCHED)
-@pytest.mark.exhaustive
-def test_batches_of_a_symbolic_number_of_rows(sample: Sample) -> None:
-    """Each row has the sizes of the function's result."""
-    _check(sample, "vmap", _check_rows)
 
 
 def _check_rows(sized: Sized) -> None:
@@ -133,6 +121,15 @@ def _check_rows(sized: Sized) -> None:
             continue
         assert str(batch.shape[0]) == "rows"
         assert co.sizes.same_shape(batch.shape[1:], one.shape)
+
+
+# Way -> its word in the list, and the check.
+_CHECKS = {
+    "kernel": ("fake", _check_fakes),
+    "vjp": ("vjp", _check_gradients),
+    "jvp": ("jvp", _check_tangents),
+    "vmap": ("vmap", _check_rows),
+}
 
 
 def test_most_samples_keep_names() -> None:

@@ -6,14 +6,13 @@ One in eight of them, and those that are listed; with CUSTOMOP_ALL_SAMPLES=1 eve
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import customop as co
 from tests.conformance import checks
-from tests.conformance.foreign import BATCHED, DIFFERENTIABLE, SAMPLES, Library
+from tests.conformance.foreign import SAMPLES, Library
 from tests.conformance.samples import Sample
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -21,14 +20,6 @@ arrays: Any = pytest.importorskip("customop.interop.torch.tensors")
 values: Any = pytest.importorskip("customop.interop.torch.tensors")
 
 TORCH = Library("torch", torch.Tensor, values.tensor_of, values.as_array)
-
-
-def _chosen(samples: Sequence[Sample]) -> list[Sample]:
-    """Those that are run: kernels are NumPy's, so a share of them shows faults."""
-    step = 1 if os.environ.get("CUSTOMOP_ALL_SAMPLES") else 8
-    return [
-        s for i, s in enumerate(samples) if i % step == 0 or s.name in TORCH.refused
-    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,28 +34,15 @@ pytestmark = [
 ]
 
 
-@checks.over(_chosen(SAMPLES))
-def test_kernels_are_those_of_numpy(sample: Sample) -> None:
-    """Operators on tensors give NumPy's values."""
-    TORCH.check("kernel", sample)
+# Kernels are NumPy's, so a share of the samples shows faults.
+STEP = 1 if os.environ.get("CUSTOMOP_ALL_SAMPLES") else 8
+CHOSEN = [s for i, s in enumerate(SAMPLES) if i % STEP == 0 or s.name in TORCH.refused]
 
 
-@checks.over(_chosen(DIFFERENTIABLE))
-def test_gradients_are_those_of_numpy_arrays(sample: Sample) -> None:
-    """Gradients of tensors are tensors with the values of NumPy's."""
-    TORCH.check("vjp", sample)
-
-
-@checks.over(_chosen(DIFFERENTIABLE))
-def test_tangents_are_those_of_numpy_arrays(sample: Sample) -> None:
-    """So are tangents."""
-    TORCH.check("jvp", sample)
-
-
-@checks.over(_chosen(BATCHED))
-def test_batches_are_those_of_numpy_arrays(sample: Sample) -> None:
-    """So are the rows of vmap."""
-    TORCH.check("vmap", sample)
+@checks.over(CHOSEN)
+def test_values_are_those_of_numpy_arrays(sample: Sample) -> None:
+    """Values, gradients, tangents and rows of vmap are tensors with NumPy's values."""
+    TORCH.check(sample)
 
 
 def test_writes_and_results_share_memory() -> None:

@@ -210,15 +210,31 @@ def test_a_body_is_taken_where_there_is_no_rule() -> None:
         assert seen[0].why.endswith(end)
 
 
-def test_derived_rules_say_so() -> None:
-    """A rule that follows from a tag is shown as derived."""
-    made = co.custom_op(
-        "explain_test_tag::f", cpu, mutates_args=(), tags=co.Tag.pointwise
-    )
+DERIVED: dict[str, tuple[dict[str, Any], str]] = {
+    "pointwise": ({"tags": co.Tag.pointwise}, "tags"),
+    "reduction": (
+        {"schema": "(Array x, int axis=0) -> Array", "tags": co.Tag.reduction},
+        "tags",
+    ),
+    "shapes": ({"schema": "(Array[..., n] x) -> Array[..., n]"}, "shapes"),
+}
+FUNCTIONS: dict[str, Any] = {
+    "pointwise": cpu,
+    "reduction": lambda x, axis: np.sum(x, axis),
+    "shapes": np.negative,
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derived_rules_say_so(name: str) -> None:
+    """A rule that follows from a tag or from shapes is shown as derived."""
+    arguments, source = DERIVED[name]
+    qualname = f"explain_test_derived::{name}"
+    made = co.custom_op(qualname, FUNCTIONS[name], mutates_args=(), **arguments)
     seen: list[Any] = []
-    co.vmap(lambda x: (seen.append(taken(made, x)), made(x))[1])(X)
+    co.vmap(lambda x: (seen.append(taken(made, x)), made(x))[1])(np.ones((2, 3)))
     assert seen[0].name == "vmap rule"
-    assert seen[0].why.endswith("; derived by its tags")
+    assert seen[0].why.endswith(f"; derived by its {source}")
     assert seen[0].place == ""
 
 

@@ -355,7 +355,7 @@ def test_who_holds_an_operator_is_known_as_by_a_collection() -> None:
         holder = HOLDERS[number % len(HOLDERS)](op)
         ref = weakref.ref(op)
         del op
-        found = is_held(name)
+        found = is_held(operators, name)
         del operators[name]
         del namespaces["rerun"][name.partition("::")[2]]
         gc.collect()

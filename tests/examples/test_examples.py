@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.cases import cases
 
 FOLDER = Path(__file__).parents[2] / "examples"
 COURSE = sorted(FOLDER.glob("[0-9]*.py"))
@@ -53,15 +57,59 @@ def test_the_index_shows_every_example() -> None:
     assert set(SHOWN) == programs
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        # The one on typing runs mypy.
-        pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p.stem))
-        for p in COURSE
-    ],
-    ids=lambda path: path.stem,
-)
+# Runs programs one after the other, each without some packages, and prints as JSON what each
+# printed and how it ended.
+RUN_ALL = """
+import contextlib, io, json, runpy, sys
+found = {}
+for path, without in json.loads(sys.argv[1]).items():
+    sys.argv[:] = [path]
+    sys.modules.update(dict.fromkeys(without))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            runpy.run_path(path, run_name="__main__")
+            ended = None
+        except SystemExit as error:
+            ended = error.code
+    for name in without:
+        del sys.modules[name]
+    found[path] = out.getvalue(), ended
+print(json.dumps(found))
+"""
+
+
+def run_all(without: dict[str, list[str]], folder: Path) -> dict[str, tuple[str, Any]]:
+    """Return what examples print, and how they end; a warning is an error."""
+    given = {str(FOLDER / name): packages for name, packages in without.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN_ALL, json.dumps(given)],
+        cwd=folder,
+        env=os.environ | {"PYTHONOPTIMIZE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout).items()
+    return {Path(path).name: (out, ended) for path, (out, ended) in found}
+
+
+def test_examples_run_one_after_the_other(tmp_path: Path) -> None:
+    """Each prints what is shown, and the folder stays empty."""
+    found = run_all(
+        {path.name: [] for path in COURSE if path.name not in EXTRAS}, tmp_path
+    )
+    with cases() as case:
+        for name, (printed, ended) in found.items():
+            with case(name):
+                assert ended is None
+                assert prints_what_is_shown(name, printed), printed
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.exhaustive
+@each
 def test_example_runs(path: Path, tmp_path: Path) -> None:
     """An example ends well in an empty folder, which stays empty, and draws a picture."""
     packages, _ = EXTRAS.get(path.name, ([], ""))
@@ -98,26 +146,18 @@ def test_example_asserts(path: Path) -> None:
     assert any(line.startswith(("assert", "np.testing.assert")) for line in lines[-25:])
 
 
-@pytest.mark.parametrize("name", EXTRAS)
-def test_missing_extra_is_named(name: str, tmp_path: Path) -> None:
+def test_missing_extras_are_named(tmp_path: Path) -> None:
     """An example says which extra it needs, in its docstring and where it is missing."""
-    packages, extra = EXTRAS[name]
-    command = f"pip install -e '.[{extra}]'"
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    assert command in text.split('"""')[1]
-    code = (
-        "import runpy, sys; sys.argv[:] = sys.argv[1:];"
-        f" sys.modules.update(dict.fromkeys({packages})); runpy.run_path(sys.argv[0])"
+    found = run_all(
+        {name: packages for name, (packages, _) in EXTRAS.items()}, tmp_path
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(FOLDER / name)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(command), done.stderr
+    with cases() as case:
+        for name, (_, extra) in EXTRAS.items():
+            with case(name):
+                command = f"pip install -e '.[{extra}]'"
+                text = (FOLDER / name).read_text(encoding="utf-8")
+                assert command in text.split('"""')[1]
+                assert str(found[name][1]).endswith(command)
 
 
 @pytest.mark.parametrize(

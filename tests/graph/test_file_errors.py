@@ -569,3 +569,54 @@ def test_broken_files_are_graph_errors_or_graphs(seed: int) -> None:
             assert graph.code
             outcomes.add("graph")
     assert outcomes == {"error", "graph"}
+
+
+# ---- draws, and types of arguments ----
+
+
+def _draw_file(place: int, index: int, value: Any) -> bytes:
+    """A file of ``x * rng.normal(size=2) + np.sum(x, axis=0)`` with another argument."""
+    x, rng = np.ones(2), np.random.default_rng(0)
+    module = co.make_fx(lambda x, g: x * g.normal(size=2) + np.sum(x, axis=0))(x, rng)
+    parts = parts_of(saved(module))
+    document = json.loads(parts["graph.json"])
+    document["graphs"][0]["nodes"][place]["args"][index] = value
+    return zipped({**parts, "graph.json": json.dumps(document).encode()})
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        *[(1, name) for name in ("bit_generator", "__class__", "spawn", "bytes", "no")],
+        (1, "integers"),
+        (2, [-1]),
+        (3, {"dtype": "<f4"}),
+        *[(4, text) for text in ("{'k': 1}", "[1]", "f()", "(" * 300, "{'out': None}")],
+        *[(i, {"node": 0}) for i in (0, 1, 3, 4)],
+        (0, "a"),
+    ],
+)
+def test_draws_of_files_are_draws_of_generators(index: int, value: Any) -> None:
+    with pytest.raises(co.GraphFileError):
+        loaded(_draw_file(2, index, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "index", "value"),
+    [(3, 0, {"node": 1}), (4, 1, [{"node": 0}]), (4, 1, {"node": 0})],
+)
+def test_nodes_of_files_stand_in_the_places_of_their_types(
+    place: int, index: int, value: Any
+) -> None:
+    with pytest.raises(co.GraphFileError, match="has a wrong"):
+        loaded(_draw_file(place, index, value))
+
+
+def test_the_operators_of_the_package_load_by_themselves(tmp_path: Path) -> None:
+    x = np.ones(2)
+    co.make_fx(lambda x: x * co.stop_gradient(x))(x).save(tmp_path / "stopped")
+    rng = np.random.default_rng(0)
+    co.make_fx(lambda x, g: x * g.random(2))(x, rng).save(tmp_path / "drawn")
+    for name in ("stopped", "drawn"):
+        text = f"import customop; customop.load_graph({str(tmp_path / name)!r})"
+        subprocess.run([sys.executable, "-c", text], check=True, timeout=60)

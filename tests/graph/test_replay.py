@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import weakref
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.graph import writer
 
 X = np.linspace(0.1, 1.0, 3)
 FAST = (
@@ -83,6 +85,104 @@ def test_values_are_freed_after_their_last_use() -> None:
         made.clear()
         run(X)
         assert alive == [0] + [1] * 9, run
+
+
+def test_large_graphs_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is a function; values go from one to a later one, and none stays longer."""
+    alive: list[int] = []
+    made: list[weakref.ref[Any]] = []
+
+    class Big(np.ndarray):
+        pass
+
+    @co.custom_op("replay::counted", mutates_args=())
+    def counted(x: np.ndarray) -> np.ndarray:
+        alive.append(sum(r() is not None for r in made))
+        out = (x + 1.0).view(Big)
+        made.append(weakref.ref(out))
+        return out
+
+    counted.register_fake(lambda x: co.fake_like(x))
+
+    def f(x: Any, y: Any, unused: Any) -> Any:
+        early = np.cos(y)  # taken by the first part and by the last one
+        kept = [np.sin(x) * n for n in range(5)]
+        for z in kept:
+            x = counted(x) + z
+        low, high = np.modf(x)
+        np.sin(y)
+        return x + early, (high, y), low * kept[1], 2.0
+
+    args = (X, X + 1.0, X)
+    whole = co.make_fx(f)(*args)
+    assert "def part" not in whole.code
+    monkeypatch.setattr(writer, "LARGE", 4)
+    monkeypatch.setattr(writer, "_PART", 3)
+    cut, compiled = co.make_fx(f)(*args), co.compile(f)
+    assert cut.code.count("def part") > 5
+    counts = []
+    for run in (whole, cut, compiled, f, cut, compiled):
+        alive.clear()
+        made.clear()
+        out, (high, y), low, two = run(*args)
+        counts.append([*alive])
+        expected = f(*args)
+        for a, b in zip((out, high, y, low), _flat(expected), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert (y is args[1], two) == (True, 2.0)
+    assert counts[0] == counts[1] == counts[4]
+
+
+def _flat(found: Any) -> list[Any]:
+    out, (high, y), low, _ = found
+    return [out, high, y, low]
+
+
+def test_errors_in_a_part_of_a_large_graph_show_its_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tracebacks have the line of the part, and the user's own."""
+    monkeypatch.setattr(writer, "LARGE", 2)
+    monkeypatch.setattr(writer, "_PART", 2)
+
+    def f(x: Any) -> Any:
+        for _ in range(4):
+            x = x * 1.0
+        return np.linalg.inv(x) + 1.0
+
+    for run in (co.make_fx(f)(np.eye(2)), co.compile(f)):
+        run(np.eye(2))
+        with pytest.raises(np.linalg.LinAlgError) as caught:
+            run(np.zeros((2, 2)))
+        text = "".join(traceback.format_exception(caught.value))
+        assert re.search(r"in part_2\n    inv = \w+\(multiply_3", text), text
+        assert f"in the node 'inv', traced at {__file__}:" in text
+
+
+def test_kernels_that_change_are_seen_by_all_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A graph in parts follows the tables of operators too."""
+    monkeypatch.setattr(writer, "LARGE", 2)
+    monkeypatch.setattr(writer, "_PART", 2)
+
+    @co.custom_op("replay::changed", mutates_args=())
+    def changed(x: np.ndarray) -> np.ndarray:
+        return x * 2.0
+
+    changed.register_fake(lambda x: co.fake_like(x))
+
+    def f(x: Any) -> Any:
+        for _ in range(4):
+            x = changed(np.sin(x))
+        return x
+
+    runs = co.make_fx(f)(X), co.compile(f)
+    for run in runs:
+        np.testing.assert_array_equal(run(X), f(X))
+    changed.register_kernel("cpu", lambda x: x * 3.0)
+    for run in runs:
+        np.testing.assert_array_equal(run(X), f(X))
 
 
 def test_tracebacks_show_the_generated_line_and_the_users() -> None:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import JAX, whose threads do not like forks, only where its tests run."""
-    is_of_jax = collection_path.name.startswith("test_jax")
-    is_default = config.getoption("markexpr") == "not exhaustive"
-    return True if is_of_jax and is_default else None
 
 
 @pytest.fixture(scope="module")

@@ -64,43 +64,28 @@ DASK = Library(NAME, da.Array, _lazy, _computed, _computes_nothing)
 
 # SciPy's functions of numbers take one way: a few of them are enough.
 _MANY = re.compile(r"special (?!erf|gammaln|sici|xlogy)")
-WITHOUT_MANY = [s for s in SAMPLES if not _MANY.match(s.name)]
-VALUES = [s for s in WITHOUT_MANY if not s.diff]
-GRADIENTS = [s for s in DIFFERENTIABLE if s in WITHOUT_MANY]
+CHOSEN = [s for s in SAMPLES if not _MANY.match(s.name)]
 
 
-def _of_functions(samples: list[Sample]) -> list[Sample]:
-    """The first sample of each function."""
-    firsts: dict[str, Sample] = {}
-    for sample in samples:
-        firsts.setdefault(re.split("[-_ ]", sample.name)[0], sample)
-    return list(firsts.values())
+def _firsts(samples: list[Sample]) -> set[str]:
+    """Return the names of those that are the first of their function."""
+    pairs = zip(samples, checks.first_of_functions(samples), strict=True)
+    return {sample.name for sample, is_first in pairs if is_first}
 
 
-@checks.over(VALUES)
-def test_operators_give_numpys_values(sample: Sample) -> None:
-    """Values of lazy arrays; where there is a derivative the next test has them too."""
-    DASK.check("kernel", sample)
+TANGENTS = _firsts([s for s in CHOSEN if s.diff])
+BATCHES = _firsts([s for s in CHOSEN if s.vmap])
 
 
-@checks.over(GRADIENTS)
-def test_gradients_are_lazy(sample: Sample) -> None:
-    """Gradients are arrays of dask, with NumPy's values."""
-    DASK.check("vjp", sample)
+@checks.over(CHOSEN, fifth=2)
+def test_values_are_those_of_numpy_arrays(sample: Sample) -> None:
+    """A sample is lazy, and so are its gradients, which come with the values.
 
-
-@pytest.mark.exhaustive
-@checks.over(_of_functions(GRADIENTS))
-def test_tangents_are_lazy(sample: Sample) -> None:
-    """So are tangents."""
-    DASK.check("jvp", sample)
-
-
-@pytest.mark.exhaustive
-@checks.over(_of_functions([s for s in BATCHED if s in WITHOUT_MANY]))
-def test_batches_are_lazy(sample: Sample) -> None:
-    """So are the rows of vmap."""
-    DASK.check("vmap", sample)
+    One sample of each function gets tangents and rows of vmap too.
+    """
+    ways = ["vjp" if sample.diff else "kernel"]
+    ways += ["jvp"] * (sample.name in TANGENTS) + ["vmap"] * (sample.name in BATCHES)
+    DASK.check(sample, ways)
 
 
 @pytest.mark.exhaustive

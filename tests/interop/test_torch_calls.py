@@ -18,7 +18,10 @@ from tests.interop.torch_operators import CASES, Lens, Mode
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 bridge: Any = pytest.importorskip("customop.interop.torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -564,7 +567,6 @@ def test_a_failed_export_leaves_nothing() -> None:
     assert not torch._C._dispatch_has_kernel("torchcalls::odd")
 
 
-@pytest.mark.exhaustive
 def test_programs_run_in_other_processes(tmp_path: Any) -> None:
     """A saved program needs the export and nothing else."""
     path = tmp_path / "program.pt2"

@@ -23,6 +23,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 bridge: Any = pytest.importorskip("customop.interop.torch")
 
 pytestmark = [
+    pytest.mark.exhaustive,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
     pytest.mark.filterwarnings("ignore:.*has no vmap rule"),
 ]
@@ -125,7 +126,6 @@ def test_values_are_those_of_the_operator(name: str) -> None:
 
 
 @over
-@pytest.mark.exhaustive
 def test_torch_finds_no_fault(name: str) -> None:
     """torch.library.opcheck passes, with and without gradients."""
     for grads in (True, False):
@@ -138,7 +138,6 @@ def test_torch_finds_no_fault(name: str) -> None:
 
 
 @over_gradients
-@pytest.mark.exhaustive
 def test_gradients_are_those_of_central_differences(name: str) -> None:
     """Gradcheck in reverse and forward mode, alone and in batches; gradgradcheck."""
     fn, tensors = of_tensors(name)
@@ -149,7 +148,6 @@ def test_gradients_are_those_of_central_differences(name: str) -> None:
 
 
 @over_gradients
-@pytest.mark.exhaustive
 def test_functional_transforms(name: str) -> None:
     """torch.func: gradients equal autograd's, and batches of them the loop's."""
     fn, tensors = of_tensors(name)
@@ -179,7 +177,6 @@ def test_functional_transforms(name: str) -> None:
 
 
 @over
-@pytest.mark.exhaustive
 def test_compiled_is_eager(name: str) -> None:
     """One graph under dynamic=True, with gradients, and the same numbers."""
     torch._dynamo.reset()
@@ -208,7 +205,6 @@ def assert_same_runs(first: Any, second: Any, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["gauss", "affine", "largest", "cleared"])
-@pytest.mark.exhaustive
 def test_compiled_by_inductor(name: str) -> None:
     """Also between other operations, which become C++ code."""
     torch._dynamo.reset()
@@ -230,7 +226,6 @@ def test_compiled_by_inductor(name: str) -> None:
     assert_same_runs(compiled, fn, CASES[name])
 
 
-@pytest.mark.exhaustive
 def test_one_graph_serves_all_sizes() -> None:
     """No size of a call is compiled in."""
     torch._dynamo.reset()
@@ -244,7 +239,6 @@ def test_one_graph_serves_all_sizes() -> None:
 
 
 @over
-@pytest.mark.exhaustive
 def test_exported_programs_are_eager(name: str) -> None:
     """torch.export with dynamic sizes; the program is saved, loaded and runs."""
     case = CASES[name]

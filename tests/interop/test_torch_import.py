@@ -14,7 +14,10 @@ import customop as co
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 bridge: Any = pytest.importorskip("customop.interop.torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+]
 
 _numbers = itertools.count()
 RNG = np.random.default_rng(0)
@@ -145,6 +148,36 @@ def test_writes() -> None:
     np.testing.assert_allclose(out, np.sin(X))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.zeros(3),
+        lambda: np.zeros(3)[::-1],
+        lambda: np.zeros(6)[::-2],
+        lambda: np.zeros(6)[::2],
+        lambda: np.zeros(3, ">f8"),
+        lambda: np.zeros(3, [("a", "i1"), ("b", "f8")])["b"],
+    ],
+    ids=[
+        "plain",
+        "reversed",
+        "each second, reversed",
+        "each second",
+        ">f8",
+        "odd step",
+    ],
+)
+def test_writes_to_memory_that_torch_cannot_read(make: Any) -> None:
+    """Torch gets a copy of the array, which is copied back."""
+    x = make()
+    add = imported(torch.ops.aten.index_add_)
+    assert add(x, 0, np.array([0, 2]), np.array([1.0, 2.0])) is x
+    np.testing.assert_array_equal(x, [1.0, 0.0, 2.0])
+    out = make()
+    assert imported(torch.ops.aten.sin.out)(x, out=out) is out
+    np.testing.assert_allclose(out, np.sin([1.0, 0.0, 2.0]))
+
+
 def test_fake_arrays_and_symbolic_sizes() -> None:
     """Fake kernels are torch's; questions that torch asks become guards."""
     product = imported("aten::mm")
@@ -161,7 +194,6 @@ def test_fake_arrays_and_symbolic_sizes() -> None:
     assert str(found.shape) == "(u0, 2)"
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "args"),
     [

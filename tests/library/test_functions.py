@@ -6,7 +6,7 @@ import copy
 import gc
 import inspect
 import pickle
-from typing import Any
+from typing import Any, get_overloads
 
 import numpy as np
 import pytest
@@ -199,6 +199,47 @@ def test_a_backward_formula_is_registered_by_name(as_name: bool) -> None:
     target = op.qualname if as_name else op
     assert co.register_autograd(target, lambda ctx, g: (3 * g, None)) is op
     assert co.grad(lambda x: op(x).sum())(X).tolist() == [3.0, 3.0]
+
+
+SIGNATURES = {
+    "register_kernel": "(op, device_types, fn=None, /, *, lib=None)",
+    "register_fake": "(op, fn=None, /, *, override=False, lib=None)",
+    "register": "(op, kind, fn=None, /, *, override=False, lib=None)",
+    "register_autograd": "(op, backward, /, *, setup_context=None, override=False, lib=None)",
+    "register_jvp": "(op, fn=None, /, *, override=False, lib=None)",
+    "register_vmap": "(op, fn=None, /, *, override=False, lib=None)",
+    "register_autocast": "(op, device_type, dtype, /, *, lib=None)",
+    "register_array_dispatch": "(op, array_class, fn=None, /, *, override=False, lib=None)",
+    "register_sample_inputs": "(op, fn=None, /, *, override=False, lib=None)",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_function_by_name_has_the_parameters_of_the_method(name: str) -> None:
+    """An operator comes first, a library last; the declared types have these names too."""
+    fn = getattr(co, name)
+    signature = inspect.signature(fn)
+    empty = inspect.Parameter.empty
+    bare = [p.replace(annotation=empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+    overloads = get_overloads(fn)
+    assert overloads
+    for typed in overloads:
+        *positional, options = inspect.signature(typed).parameters.values()
+        assert options.kind is inspect.Parameter.VAR_KEYWORD
+        assert [p.name for p in positional] == [*signature.parameters][
+            : len(positional)
+        ]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_function_by_name_is_a_function(name: str) -> None:
+    """It is pickled by its name, and its docstring explains what the method takes."""
+    fn = getattr(co, name)
+    assert inspect.isfunction(fn)
+    assert pickle.loads(pickle.dumps(fn)) is fn
+    parameters = inspect.getdoc(fn).partition("Returns\n")[0]
+    assert all(f"\n{p} : " in parameters for p in inspect.signature(fn).parameters)
 
 
 # ---- failures change nothing ----

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.operator import remove_operator
-from customop.core.registry import namespaces, operators, registrations
+from customop.core.registry import namespaces, operators, registrations, remove_operator
 from customop.core.table import fallbacks
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import customop as co
 from customop.arrays.numpy_functions import FUNCTIONS
 from customop.arrays.numpy_protocol import ArrayMethods
+from tests.cases import cases
 from tests.numpy import _examples
 from tests.numpy import _matrix_arguments as matrices
 from tests.numpy import _signal_arguments as signals
@@ -27,7 +30,6 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "vmap": lambda fn: optree.tree_map(lambda rows: rows[1], co.vmap(fn)(ROWS)),
     "fake": lambda fn: co.eval_shape(fn, X),
 }
-ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 # Arguments of an example, where they are not just the array.
 EXAMPLES: dict[str, Callable[[Any], tuple[Any, ...]]] = {
@@ -154,10 +156,6 @@ _BY_NAME = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.KEYWORD_ONLY,
 )
-_BY_NAME = (
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
 
 
 def under_grad(fn: Callable[[Any], Any]) -> Any:
@@ -202,6 +200,7 @@ def callable_of(function: Any) -> Any:
     return getattr(*function) if isinstance(function, tuple) else function
 
 
+@cache
 def parameters_of(function: Any) -> list[inspect.Parameter]:
     """The parameters of a function; those of its operator for a C function of NumPy 2.3."""
     try:
@@ -226,19 +225,31 @@ def example(function: Any, x: Any) -> tuple[Any, ...]:
 _EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def outs() -> Iterator[Any]:
-    """Calls with `out`, by name and by position."""
+def test_out_is_refused() -> None:
+    """A function with `out` never runs without it, wherever it is given."""
+    with cases() as case:
+        for (name, call), way in itertools.product(outs(), WAYS):
+            with case(f"{name} under {way}"):
+                _check_refused(way, call)
+
+
+def _check_refused(way: str, call: Callable[[Any], Any]) -> None:
+    with pytest.raises(co.ArgumentError, match=r"\(out=\.\.\.\) would write"):
+        WAYS[way](call)
+
+
+def outs() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Yield calls with `out`, by name and by position."""
     for function in functions():
         names = [p.name for p in parameters_of(function)]
         if "out" not in names or name_of(function) == "eye":
             continue
-        yield pytest.param(with_out(function, None), id=f"{name_of(function)}-by-name")
+        yield f"{name_of(function)} by name", with_out(function, None)
         at = names.index("out")
         by_position = parameters_of(function)[at].kind is _EITHER
         # NumPy itself warns about a third argument of these two.
         if by_position and function not in (np.maximum, np.minimum):
-            call = with_out(function, at)
-            yield pytest.param(call, id=f"{name_of(function)}-by-position")
+            yield f"{name_of(function)} by position", with_out(function, at)
 
 
 def with_out(function: Any, at: int | None) -> Callable[[Any], Any]:
@@ -254,14 +265,6 @@ def with_out(function: Any, at: int | None) -> Callable[[Any], Any]:
         return called(*args[:at], *more, np.zeros((2, 3)))
 
     return call
-
-
-@pytest.mark.parametrize("call", list(outs()))
-@ways
-def test_out_is_refused(way: Any, call: Any) -> None:
-    """A function with `out` never runs without it, wherever it is given."""
-    with pytest.raises(co.ArgumentError, match=r"\(out=\.\.\.\) would write"):
-        way(call)
 
 
 OUT = np.zeros(3)
@@ -289,12 +292,12 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
-@ways
-def test_out_of_methods_is_refused(way: Any, name: str) -> None:
+def test_out_of_methods_is_refused() -> None:
     """So are methods."""
-    with pytest.raises(co.ArgumentError, match=r"\(out=\.\.\.\) would write"):
-        way(METHODS[name])
+    with cases() as case:
+        for name, way in itertools.product(METHODS, WAYS):
+            with case(f"{name} under {way}"):
+                _check_refused(way, METHODS[name])
 
 
 def test_all_methods_with_out_are_in_the_table() -> None:
@@ -308,7 +311,7 @@ def test_all_methods_with_out_are_in_the_table() -> None:
     assert known - {"choose"} <= set(METHODS)  # its array is of integers
 
 
-@ways
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_out_of_none_is_no_out(way: Any) -> None:
     """None at the place of `out` is NumPy's default."""
     expected = np.shape(X.clip(1.0, 2.0).sum(0))
@@ -318,19 +321,61 @@ def test_out_of_none_is_no_out(way: Any) -> None:
 # ---- all other arguments ----
 
 
-def arguments() -> Iterator[Any]:
-    """Every function with each of its arguments that have a default."""
-    for function in functions():
-        name = name_of(function)
-        hidden = UFUNC if isinstance(function, np.ufunc) else HIDDEN.get(name, ())
-        for p in parameters_of(function):
-            is_fixed = p.name in (*FIXED, *hidden) or p.kind not in _BY_NAME
-            if p.default is not p.empty and not is_fixed:
-                yield pytest.param(function, p, id=f"{name}-{p.name}")
-        for keyword in hidden:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            p = inspect.Parameter(keyword, kind)
-            yield pytest.param(function, p, id=f"{name}-{keyword}")
+def arguments(function: Any) -> Iterator[inspect.Parameter]:
+    """Yield the arguments of a function that have a default."""
+    name = name_of(function)
+    hidden = UFUNC if isinstance(function, np.ufunc) else HIDDEN.get(name, ())
+    for p in parameters_of(function):
+        is_fixed = p.name in (*FIXED, *hidden) or p.kind not in _BY_NAME
+        if p.default is not p.empty and not is_fixed:
+            yield p
+    for keyword in hidden:
+        yield inspect.Parameter(keyword, inspect.Parameter.KEYWORD_ONLY)
+
+
+@pytest.mark.parametrize(
+    "function", [f for f in functions() if any(arguments(f))], ids=name_of
+)
+@np.errstate(invalid="ignore")  # arccos(2)
+def test_arguments_are_used_or_refused(function: Any) -> None:
+    """With each argument NumPy's result comes out, or an error that names it."""
+    with cases() as case:
+        for p in arguments(function):
+            for value in VALUES[p.name]:
+                call = with_argument(function, p, value)
+                expected = outcome(lambda call: call(X), call, Exception)
+                for way in WAYS:
+                    with case(f"{p.name}={value!r} under {way}"):
+                        _check_argument(function, p.name, call, way, expected)
+
+
+def _check_argument(
+    function: Any, name: str, call: Callable[[Any], Any], way: str, expected: Any
+) -> None:
+    run = WAYS[way]
+    if isinstance(expected, RuntimeWarning) and way == "fake":
+        return  # fake arrays have no values to warn of
+    if isinstance(expected, Exception):  # NumPy warns, or refuses the value
+        is_warning = isinstance(expected, RuntimeWarning)
+        with pytest.raises(RuntimeWarning if is_warning else Exception):
+            run(call)
+        return
+    if function in _examples.UNEVEN and way == "fake":
+        _check_uneven(run, call, expected)
+        return
+    if function in _examples.UNEVEN and way == "vmap":
+        with pytest.raises(co.DataDependentError):
+            run(call)
+        return
+    found = outcome(run, call, TypeError)
+    if isinstance(found, Exception):
+        assert name in str(found)
+    else:
+        # Some functions of matrices are sums in another order.
+        is_solved = name_of(function) in (*matrices.ROUNDED, "polyfit")
+        rounding = 1e-13 if is_solved else 0.0
+        values = function not in WITHOUT_VALUES
+        assert_same(found, expected, rounding, values=values)
 
 
 def with_argument(
@@ -351,42 +396,6 @@ def with_argument(
     return call
 
 
-@pytest.mark.parametrize(("function", "parameter"), list(arguments()))
-@ways
-@np.errstate(invalid="ignore")  # arccos(2)
-def test_argument_is_used_or_refused(way: Any, function: Any, parameter: Any) -> None:
-    """With each argument NumPy's result comes out, or an error that names it."""
-    for value in VALUES[parameter.name]:
-        call = with_argument(function, parameter, value)
-        try:
-            expected: Any = call(X)
-        except RuntimeWarning:  # fake arrays have no values to warn of
-            if way is not WAYS["fake"]:
-                with pytest.raises(RuntimeWarning):
-                    way(call)
-            continue
-        except Exception:  # noqa: BLE001  # NumPy refuses the value
-            with pytest.raises(Exception):  # noqa: B017
-                way(call)
-            continue
-        if function in _examples.UNEVEN and way is WAYS["fake"]:
-            _check_uneven(way, call, expected)
-            continue
-        if function in _examples.UNEVEN and way is WAYS["vmap"]:
-            with pytest.raises(co.DataDependentError):
-                way(call)
-            continue
-        found = outcome(way, call)
-        if isinstance(found, Exception):
-            assert parameter.name in str(found), value
-        else:
-            # Some functions of matrices are sums in another order.
-            is_solved = name_of(function) in (*matrices.ROUNDED, "polyfit")
-            rounding = 1e-13 if is_solved else 0.0
-            values = function not in WITHOUT_VALUES
-            assert_same(found, expected, rounding, values=values)
-
-
 def _check_uneven(way: Any, call: Callable[[Any], Any], expected: Any) -> None:
     """Fake results of a length that depends on data, or an error that says so."""
     try:
@@ -397,11 +406,11 @@ def _check_uneven(way: Any, call: Callable[[Any], Any], expected: Any) -> None:
     assert [(len(x.shape), x.dtype) for x in found] == [(x.ndim, x.dtype) for x in real]
 
 
-def outcome(way: Any, call: Callable[[Any], Any]) -> Any:
-    """The result of a call, or the error that refuses it."""
+def outcome(way: Any, call: Callable[[Any], Any], refused: type[Exception]) -> Any:
+    """Return the result of a call, or the error that refuses it."""
     try:
         return way(call)
-    except TypeError as error:
+    except refused as error:
         return error
 
 

@@ -418,6 +418,7 @@ def weighted(parts: Any, xp: Any) -> Any:
     return total
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SAME)
 def test_gradients_are_those_of_torch(name: str) -> None:
     """Signs of vectors are the same, since both call LAPACK."""
@@ -431,6 +432,7 @@ def test_gradients_are_those_of_torch(name: str) -> None:
         assert_allclose(mine, x.grad.numpy(), rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SAME)
 def test_gradients_are_those_of_jax(name: str) -> None:
     """In double precision."""

@@ -298,3 +298,41 @@ def test_rows_beside_what_is_not_an_array(odd: Any) -> None:
     for call in (lambda x: x + odd, lambda x: np.multiply(odd, x)):
         with pytest.raises(TypeError, match=r"Array\|Scalar|unsupported operand"):
             co.vmap(call)(X)
+
+
+SHOWN: dict[str, tuple[Call, str]] = {
+    "diff": (lambda x: np.diff(x, -1), "np.diff(float64[3], -1)"),
+    "diag": (lambda x: np.diag(x[None, None]), "np.diag(float64[1, 1, 3])"),
+    "block": (lambda x: np.block([x, [x]]), "np.block([float64[3], [float64[3]]])"),
+    "interp": (
+        lambda x: np.interp(x, LINE, x[:2]),
+        "np.interp(0.0, float64[3], float64[2])",
+    ),
+    "gradient": (
+        lambda x: np.gradient(x, edge_order=3),
+        "np.gradient(float64[3], edge_order=3)",
+    ),
+    "minimum": (
+        lambda x: np.min(x, where=x > 0),
+        "np.minimum.reduce(float64[1], where=False)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_errors_have_numpys_words_and_show_the_call(name: str) -> None:
+    """The first line is NumPy's; the second one has dtypes and shapes, also symbolic ones."""
+    call, shown = SHOWN[name]
+    with pytest.raises((TypeError, ValueError)) as expected:
+        call(LINE)
+    first = str(expected.value).splitlines()[0]
+    runs: dict[str, Callable[[], Any]] = {
+        "grad": lambda: co.grad(lambda x: (call(x), np.sum(x))[1])(LINE),
+        "fake": lambda: co.eval_shape(call, LINE),
+        "symbolic": lambda: co.make_fx(call, tracing_mode="symbolic")(LINE),
+    }
+    for run in runs.values():
+        with pytest.raises(type(expected.value)) as found:
+            run()
+        assert str(found.value).splitlines()[0] == first
+        assert shown in str(found.value)

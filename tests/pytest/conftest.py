@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 
-from customop.core import operator
-from customop.core.operator import remove_operator
-from customop.core.registry import namespaces
+from customop.core import registry
+from customop.core.registry import namespaces, remove_operator
 from customop.pytest import checked_tests  # noqa: F401  # once for all runs inside of this
 from tests.pytest._project import Project
 
@@ -50,4 +49,4 @@ def project(
         remove_operator(op)
     # The next project, in another file, must not revive these.
     for op in ops:
-        operator._retired.pop(op.qualname, None)
+        registry._retired.pop(op.qualname, None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.operator import remove_operator
+from customop.core.registry import remove_operator
 
 
 def made(text: str, definition: str) -> co.Operator[..., Any]:

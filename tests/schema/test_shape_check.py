@@ -27,6 +27,7 @@ define = definer("ns::f")
 # ---- calls: jaxtyping says which arrays fit ----
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(some_spec(), some_shapes), min_size=1, max_size=3))
 def test_calls_fit_where_jaxtyping_says_so(pairs: list[tuple[str, Any]]) -> None:
@@ -90,6 +91,7 @@ def test_lists_and_broadcast_axes_are_compared_in_the_fast_path(schema: str) -> 
     assert _as_function(co.Schema.parse(schema)) is not None
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=250, deadline=None)
 @given(
     st.lists(

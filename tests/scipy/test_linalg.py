@@ -11,6 +11,8 @@ import pytest
 import customop as co
 
 linalg: Any = pytest.importorskip("scipy.linalg", reason="SciPy is not installed")
+
+pytestmark = pytest.mark.exhaustive
 import customop.scipy.linalg as ours  # noqa: E402  # after the test for SciPy
 
 RNG = np.random.default_rng(4)

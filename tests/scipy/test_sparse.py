@@ -11,6 +11,8 @@ import pytest
 import customop as co
 
 sparse: Any = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+
+pytestmark = pytest.mark.exhaustive
 import customop.scipy.sparse as ours  # noqa: E402  # after the test for SciPy
 
 RNG = np.random.default_rng(2)

@@ -12,6 +12,8 @@ import pytest
 import customop as co
 
 special: Any = pytest.importorskip("scipy.special", reason="SciPy is not installed")
+
+pytestmark = pytest.mark.exhaustive
 import customop.scipy.linalg  # noqa: E402  # after the test for SciPy
 import customop.scipy.sparse  # noqa: E402  # as above
 import customop.scipy.special as ours  # noqa: E402  # as above
@@ -303,7 +305,6 @@ def test_complex_numbers() -> None:
         co.vjp(lambda x: special.ive(0.5, x), np.array(1j))[1](np.array(1j))
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", sorted(n for n in operators if n.startswith("scipy::"))
 )

@@ -30,6 +30,7 @@ from customop.testing.checks import outcomes as found
 from customop.testing.checks.check_runs import Check
 from customop.testing.checks.session import Session
 from customop.testing.processes.child import Child
+from tests.tiers import all_but
 
 _MATRIX = np.arange(12.0).reshape(4, 3)
 
@@ -65,7 +66,7 @@ _ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", _ENDINGS)
+@pytest.mark.parametrize("name", all_but(_ENDINGS, ["abort", "_exit with 0"]))
 def test_crash_on_an_input_that_is_made_up_is_a_fault_of_the_check(name: str) -> None:
     """The table goes on after it, and names check, shape and how the kernel ended."""
     end, how = _ENDINGS[name]
@@ -465,6 +466,7 @@ def _in_c(function: Any, **options: Any) -> Any:
     return op
 
 
+@pytest.mark.exhaustive
 def test_c_code_that_corrupts_the_heap(library: Any) -> None:
     """Five megabytes are written into an array without columns, in the child."""
     op = _in_c(library.twice)

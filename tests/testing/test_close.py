@@ -12,11 +12,6 @@ import pytest
 import customop as co
 from tests.strict_arrays import KIND, StrictArray, to_strict
 
-try:
-    import torch
-except ImportError:  # of the extra 'bench'
-    torch = None
-
 # Dictionaries keyed by dtypes compare keys of one hash, and strict dtypes hash as
 # NumPy's: array_api_strict warns of the comparison, which says unequal as it should.
 pytestmark = pytest.mark.filterwarnings(
@@ -109,9 +104,10 @@ def test_what_is_not_close_raises(name: str) -> None:
 @pytest.mark.parametrize(
     "dtype", ["float16", "float32", "float64", "complex64", "complex128"]
 )
-@pytest.mark.skipif(torch is None, reason="torch is in the extra 'bench'")
+@pytest.mark.exhaustive
 def test_tolerances_are_those_of_torch(dtype: str) -> None:
     """Around its bound torch.testing.assert_close decides the same."""
+    torch = pytest.importorskip("torch", reason="torch is the other side of this test")
     rtol, atol = torch.testing._comparison.default_tolerances(getattr(torch, dtype))
     expected = np.ones(1, dtype)
     for factor in (0.5, 0.9, 1.1, 2.0):

@@ -17,7 +17,7 @@ import pytest
 import customop as co
 from customop.testing import opcheck
 from customop.testing.checks import child_reuse
-from customop.testing.checks.child_reuse import reach_of
+from customop.testing.checks.child_reuse import Reach
 from customop.testing.processes.child import Child
 from tests.beside import beside
 
@@ -248,7 +248,7 @@ def test_kernels_with_state_have_a_child_each_time(
 ) -> None:
     """Nobody sees when the content of a list changes, or what C code keeps."""
     op = _operator(kernel)
-    assert reach_of(op) is None
+    assert not Reach(op).is_fixed
     _check(op)
     _check(op)
     assert len(forks) == 2
@@ -371,6 +371,7 @@ def test_child_ends_with_its_parent() -> None:
     pytest.fail("the child is still there")
 
 
+@pytest.mark.exhaustive
 def test_other_threads_define_operators_meanwhile() -> None:
     """No error of a dict that changes while it is read."""
 

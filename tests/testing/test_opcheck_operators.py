@@ -12,6 +12,7 @@ import pytest
 import customop as co
 from customop.core.registry import all_operators
 from customop.testing import opcheck
+from tests.tiers import fifth_of
 
 HERE = Path(__file__)
 X = np.array([1.0, 2.0])
@@ -197,7 +198,7 @@ WAIVED = {
 }
 
 
-@pytest.mark.parametrize("op", NUMPY, ids=lambda op: op.qualname)
+@pytest.mark.parametrize("op", fifth_of(NUMPY, lambda op: op.qualname))
 def test_numpy_operator(op: Any) -> None:
     """Every NumPy operator passes every check, but those that it fails on purpose."""
     found = opcheck(op, raise_exception=False)
@@ -227,15 +228,8 @@ SHOWN = {
 EXAMPLES = sorted((HERE.parents[2] / "examples").glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        # The one on typing runs mypy, which the extra `test` does not install.
-        pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p.stem))
-        for p in EXAMPLES
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The operators of the course only have the faults that the course shows."""
     names = runpy.run_path(str(path), run_name="shown").values()

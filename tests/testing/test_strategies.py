@@ -19,6 +19,7 @@ import customop as co
 from customop.core.registry import find_operator
 from customop.testing import Sample, strategies
 from customop.testing.inputs.sample_values import fresh
+from tests.tiers import fifth_of
 
 from .probed import CASES
 from .test_inputs import is_finite, operator
@@ -51,7 +52,7 @@ def smallest(strategy: Any, holds: Any = lambda _: True) -> Any:
 # ---- arguments ----
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", fifth_of(CASES))
 def test_arguments_are_accepted(name: str) -> None:
     """Drawn arguments run on the plain function, with finite results."""
     fn = CASES[name][0]

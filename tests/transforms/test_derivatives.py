@@ -636,6 +636,7 @@ SHARED = {
 }
 
 
+@pytest.mark.exhaustive
 @both
 @pytest.mark.parametrize("function", SHARED)
 def test_jacobians_equal_those_of_torch(name: str, function: str) -> None:
@@ -648,6 +649,7 @@ def test_jacobians_equal_those_of_torch(name: str, function: str) -> None:
     assert_allclose(found, expected.numpy(), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("function", SHARED)
 def test_hessians_equal_those_of_torch(function: str) -> None:
     """The same function has the same Hessian in torch.autograd.functional."""
@@ -659,6 +661,7 @@ def test_hessians_equal_those_of_torch(function: str) -> None:
     assert_allclose(found, expected.numpy(), rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("function", SHARED)
 def test_hessians_equal_those_of_jax(function: str) -> None:
     """The same function has the same Hessian in JAX, to its single precision."""

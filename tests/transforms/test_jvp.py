@@ -738,6 +738,7 @@ MATRIX = np.random.default_rng(2).normal(size=(3, 3))
 ALONG = np.random.default_rng(3).normal(size=(3, 3))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SHARED)
 def test_tangents_equal_those_of_torch(name: str) -> None:
     """The same function has the same tangent in torch.autograd.functional."""

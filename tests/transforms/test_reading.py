@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from logging import LoggerAdapter, getLogger
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,13 @@ def test_reading_before_the_write_or_another_array_is_right() -> None:
 
 
 def test_settings_decide_which_runs_are_watched() -> None:
-    """Where the function does not hold the array itself, the first run is."""
-    writes, held = [False], {"x": X}
+    """Where it is not seen that the function holds the array, the first run is."""
+    writes, held = [False], LoggerAdapter(getLogger(), {"x": X})
 
     def fn(t: Any) -> Any:
         if writes[0]:
             t[0] = 5.0
-        return np.sum(held["x"] * t)
+        return np.sum(held.extra["x"] * t)  # type: ignore[index]  # it is a dict
 
     co.grad(fn)(X)
     writes[0] = True

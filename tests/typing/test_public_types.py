@@ -15,7 +15,7 @@ import pytest
 
 import customop as co
 from customop import vmap as vmap_function
-from customop.core.rule_makers import Context
+from customop.core.rule_types import Context
 
 ROOT = Path(__file__).parents[2]
 

@@ -245,7 +245,7 @@ class BlockRun:
             return plan
 
     def _plan(self, values: Sequence[Any], threads: int) -> Plan | None:
-        """How to go over such operands; None if the calls are to be run one by one."""
+        """Return how to go over such operands; None to run the calls one by one."""
         arrays = [v for v in values if type(v) is np.ndarray and v.ndim]
         if not arrays or any(type(v) in (int, float) for v in values):
             return None  # of a number of Python, NumPy may warn that it overflows
@@ -283,7 +283,7 @@ class BlockRun:
     def _orders(
         self, values: Sequence[Any], shape: tuple[int, ...]
     ) -> Iterator[tuple[int, ...] | None]:
-        """The order of the axes in memory of each result, as NumPy would lay it out."""
+        """Go through the results, with the order of axes that NumPy would give each."""
         if len(shape) == 1 or all(_is_in_c_order(v) for v in values):
             ones = [i for i, n in enumerate(shape) if n == 1]
             yield (*ones, *[i for i, n in enumerate(shape) if n != 1])
@@ -303,7 +303,7 @@ class BlockRun:
     def _orders_written(
         self, values: Sequence[Any], shape: tuple[int, ...]
     ) -> Iterator[tuple[int, ...] | None]:
-        """The orders of the axes of arrays that are written; None where that is not easy."""
+        """Go through arrays that are written, with the order of their axes, or None."""
         for at in self._written.values():
             v = values[at]
             is_whole = type(v) is np.ndarray and v.shape == shape
@@ -312,7 +312,7 @@ class BlockRun:
     def _blocks(
         self, size: int, widest: int, count: int, threads: int
     ) -> tuple[BlockBody, int, int]:
-        """The body, how many elements a block has, and how many it may have."""
+        """Return the body, how many elements a block has, and how many it may have."""
         body = self._reusing
         if threads > 1:
             share = limits.together_shared // (count + len(body.scratch))
@@ -332,7 +332,7 @@ class BlockRun:
     def _outs(
         self, plan: Plan, values: list[Any], given: list[Any]
     ) -> tuple[list[np.ndarray[Any, Any]], bool]:
-        """Arrays for the results, and whether all are new: operands may end here."""
+        """Return arrays for the results, and whether all are new."""
         outs: list[np.ndarray[Any, Any]] = []
         taken: set[int] = set()
         for node, takes in zip(self._body.results, self._body.takes, strict=True):
@@ -360,7 +360,7 @@ def _is_slow(member: Node) -> bool:
 
 
 def _held_by_run() -> int:
-    """The count of references to a value that nothing but a run holds."""
+    """Return the count of references to a value that nothing but a run holds."""
     given = [np.empty(1)]
     values = [*given]
     return sys.getrefcount(values[0])
@@ -371,12 +371,12 @@ _HELD: Final = _held_by_run()
 
 
 def _is_in_c_order(value: Any) -> bool:
-    """Whether an operand leaves the results in C order."""
+    """Return whether an operand leaves the results in C order."""
     return type(value) is not np.ndarray or value.flags.c_contiguous
 
 
 def _is_like_result(value: Any, plan: Plan, dtype: np.dtype[Any]) -> bool:
-    """Whether an operand is an array of its own, laid out as the results."""
+    """Return whether an operand is an array of its own, laid out as the results."""
     if type(value) is not np.ndarray or value.base is not None:
         return False
     if value.shape != plan.shape or value.dtype != dtype or not value.flags.writeable:

@@ -17,12 +17,7 @@ from customop.compiling.numpy_backend.call_text import (
     ufunc_text,
 )
 from customop.compiling.numpy_backend.elementwise_runs import CallRun, find_runs
-from customop.compiling.numpy_backend.simplify import (
-    find_reuses,
-    simplified,
-    with_number_arrays,
-    write_in_place,
-)
+from customop.compiling.numpy_backend.simplify import find_reuses, prepared
 from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.codegen import generate
@@ -30,17 +25,15 @@ from customop.core.table import RuleTable, changing
 from customop.errors import counted
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
+from customop.graph.node import CONSTANT, PLACEHOLDER, Node
 from customop.graph.replay import (
     GivenCode,
-    GraphLines,
     can_be_direct,
     is_plain,
     kernel_of,
-    name_of,
     note_nodes,
 )
-from customop.progress import node_channel
+from customop.graph.writer import GraphLines, Uses, name_of
 
 # ---- the straight line: one call of NumPy after the other ----
 
@@ -65,7 +58,7 @@ class StraightLines(GraphLines):
     """
 
     def __init__(self, graph: Graph, inner: Inner) -> None:
-        super().__init__(graph)
+        super().__init__(graph, indent=_IN_TRY)
         self._inner: Inner = inner
         self._of_module: dict[int, GraphModule] = {}
         self.kernels: dict[RuleTable, Any] = {}
@@ -73,10 +66,6 @@ class StraightLines(GraphLines):
         self._reuses: dict[Node, Node] = {}
         self._name_of_run: dict[CallRun, str] = {}
         self._blocks: dict[str, BlockRun] = {}
-
-    def add(self, line: str, node: Node | None = None, indent: str = _IN_TRY) -> None:
-        """Add a line of the body, inside its ``try``."""
-        super().add(line, node, indent)
 
     def write_function(self, is_stale: str, again: str, note: str) -> None:
         """Write the whole function.
@@ -88,6 +77,8 @@ class StraightLines(GraphLines):
         again, note : str
             Names of functions: of the same arguments, and of an error.
         """
+        self._reuses = find_reuses(self.graph, self._run_of)
+        self.write_parts()
         inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
         named = [(node, self.local(node)) for node in inputs]
         given = ", ".join([name for _, name in named])
@@ -107,34 +98,20 @@ class StraightLines(GraphLines):
                 if not line.startswith("if "):
                     self.add(line)
 
-    def write_nodes(self) -> None:
-        """Write the lines of all nodes; a run takes the place of its last call."""
-        last = self._last_uses()
-        self._reuses = find_reuses(self.graph, self._run_of)
-        found, count = self.graph.nodes, self.graph.count
-        for node in node_channel.each(found, "writing code", count):
-            run = self._run_of.get(node)
-            if run is None:
-                self.write(node, last.get(node, []))
-            elif node is run.calls[-1]:
-                self._write_run(run, last.get(node, []))
+    def uses(self, node: Node) -> Uses | None:
+        """Return what a node takes and makes; a run takes the place of its last call."""
+        run = self._run_of.get(node)
+        if run is None:
+            return _used(node), (node,)
+        return (run.given, run.results) if node is run.calls[-1] else None
 
-    def _last_uses(self) -> dict[Node, list[Node]]:
-        """For each node, those whose values are not needed after it."""
-        found: dict[Node, list[Node]] = {}
-        seen: set[Node] = set()
-        for node in reversed(self.graph.nodes):
-            run = self._run_of.get(node)
-            if run is not None and node is not run.calls[-1]:
-                continue
-            for used in _used(node) if run is None else run.given:
-                if used not in seen and used.op != CONSTANT:
-                    seen.add(used)
-                    found.setdefault(node, []).append(used)
-            for made in [node] if run is None else run.results:
-                if made not in seen and made.op in (CALL, ITEM, PLACEHOLDER):
-                    found.setdefault(node, []).append(made)
-        return found
+    def write(self, node: Node, unused: list[Node]) -> None:
+        """Write the lines of a node, or of the run that ends with it."""
+        run = self._run_of.get(node)
+        if run is None:
+            super().write(node, unused)
+        elif node is run.calls[-1]:
+            self._write_run(run, unused)
 
     # ---- runs ----
 
@@ -158,9 +135,7 @@ class StraightLines(GraphLines):
         self.add(f"def {name}(given):", indent="")
         given = run.given
         if given:
-            self.add(
-                f"{', '.join([self.local(n) for n in given])}, = given", indent=body
-            )
+            self.add(f"{self.locals_of(given)}, = given", indent=body)
         is_all = calls is run.calls
         if is_all:
             self.add("given.clear()", indent=body)
@@ -174,15 +149,12 @@ class StraightLines(GraphLines):
             self.add(f"{self.local(call)} = {self.call(call)}", call, body)
             if call in ending:
                 self.add(f"del {', '.join(ending[call])}", indent=body)
-        values = ", ".join([self.local(n) for n in results])
-        self.add(f"return [{values}]", indent=body)
+        self.add(f"return [{self.locals_of(results)}]", indent=body)
 
     def _write_run(self, run: CallRun, unused: Sequence[Node]) -> None:
         texts = [self.value(n) for n in run.given]
         self.add(f"given = [{', '.join(texts)}]")
-        ending = [self.local(n) for n in unused if n not in run.results]
-        if ending:
-            self.add(f"del {', '.join(ending)}")
+        self.free([n for n in unused if n not in run.results])
         results = "".join([f"{self.local(n)}, " for n in run.results])
         takes = (
             f"{results}= " if results else ""
@@ -198,7 +170,7 @@ class StraightLines(GraphLines):
     # ---- calls ----
 
     def call(self, node: Node) -> str:
-        """The text of a call."""
+        """Return the text of a call."""
         op = node.target
         if isinstance(op, RuleTable) and op.qualname in WRITING:
             return WRITING[op.qualname](self, node) or super().call(node)
@@ -214,19 +186,18 @@ class StraightLines(GraphLines):
         text = write(self, node) if write and builtin_kernel(op) else None
         if text is not None:
             return text
-        values = ", ".join([self.value(v) for v in node.values()])
-        return f"{self.bind(name_of(op), kernel)}({values})"
+        return f"{self.bind(name_of(op), kernel)}({', '.join(self.arguments(node))})"
 
     # ---- graphs inside ----
 
-    def operator(self, op: RuleTable | GraphModule) -> str:
-        """The global name of an operator, or of a graph, which is compiled."""
-        if isinstance(op, GraphModule):
-            return self.bind(name_of(op), self._compiled(op).run)
-        return super().operator(op)
+    def callee(self, target: Any) -> str:
+        """Return the global name of an operator, or of a graph, which is compiled."""
+        if isinstance(target, GraphModule):
+            return self.bind(name_of(target), self._compiled(target).run)
+        return super().callee(target)
 
     def value(self, value: Any) -> str:
-        """The text of an argument."""
+        """Return the text of an argument."""
         if isinstance(value, GraphModule):
             return self.bind(name_of(value), self._compiled(value))
         return super().value(value)
@@ -239,7 +210,7 @@ class StraightLines(GraphLines):
 
 
 def _used(node: Node) -> list[Node]:
-    """The values that a node needs: operands, and an array that takes its result."""
+    """Return the operands of a node, and an array that takes its result."""
     out = out_of(node)
     return node.inputs if out is None else [*node.inputs, out]
 
@@ -248,7 +219,7 @@ def _used(node: Node) -> list[Node]:
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
-    """A function of the leaves of the inputs, which returns a list of those of the result.
+    """Return a function from the leaves of the inputs to a list of those of the result.
 
     Parameters
     ----------
@@ -262,12 +233,12 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     """
     if _is_foreign(module):
         return module.run_list
-    run: Callable[..., list[Any]] = NumpyCode(with_number_arrays(module)).function
+    run: Callable[..., list[Any]] = NumpyCode(module).function
     return run
 
 
 def _is_foreign(module: GraphModule) -> bool:
-    """Whether there are arrays of another library in a graph."""
+    """Return whether there are arrays of another library in a graph."""
     if not all(is_plain(type(v)) for v in module.graph.constants.values()):
         return True
     values = [node.val for node in module.graph.nodes]
@@ -288,8 +259,6 @@ class NumpyCode:
 
     def __init__(self, module: GraphModule) -> None:
         self._module: GraphModule = module
-        self._simple: GraphModule = simplified(module)
-        write_in_place(self._simple.graph)
         self.function: Any = None
         self._make()
 
@@ -297,11 +266,12 @@ class NumpyCode:
         # The count of changes of tables for which the kernels are right. It goes up when
         # `config.checks` changes, too.
         self._seen: list[int] = [changing.count if config.checks == "first" else -1]
-        lines = StraightLines(self._simple.graph, _compiled)
+        graph = prepared(self._module.graph)
+        lines = StraightLines(graph, _compiled)
         changes, seen = lines.bind("changing", changing), lines.bind("seen", self._seen)
         self.runs: list[CallRun]
         self.alone: list[tuple[Node, str]]
-        self.runs, self.alone = find_runs(self._simple.graph)
+        self.runs, self.alone = find_runs(graph)
         lines.take_runs(self.runs)
         lines.write_function(
             f"{changes}.count != {seen}[0]",
@@ -311,7 +281,11 @@ class NumpyCode:
         self._lines = lines
         text = lines.text()
         function = generate(
-            f"compiled {self._module.name}", text, "forward", lines.names
+            f"compiled {self._module.name}",
+            text,
+            "forward",
+            lines.names,
+            lines.starts,
         )
         lines.link()
         function.code = text
@@ -319,7 +293,7 @@ class NumpyCode:
         self.function = function
 
     def explain(self) -> list[NodeGroup]:
-        """The runs, where they end and why, and the large calls in none."""
+        """Return the runs, where they end and why, and the large calls in none."""
         found: list[NodeGroup] = []
         for run in self.runs:
             names = [call.name for call in run.calls]
@@ -342,8 +316,6 @@ class NumpyCode:
         if all(kernel_of(op) is k for op, k in self._lines.kernels.items()):
             self._seen[0] = count
         else:
-            self._simple = simplified(self._module)
-            write_in_place(self._simple.graph)
             self._make()
 
     def _note(self, error: BaseException) -> None:
@@ -351,6 +323,6 @@ class NumpyCode:
 
 
 def _compiled(module: GraphModule) -> GraphModule:
-    """A graph of control flow with code of its own."""
+    """Return a graph of control flow with code of its own."""
     run = build(module)
     return module.with_code(GivenCode(run, getattr(run, "code", ""), module.run_list))

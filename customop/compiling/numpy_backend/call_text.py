@@ -3,44 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import iadd, imul, isub, itruediv, setitem
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.core.table import RuleTable
+from customop.core.table import RuleTable, changing
 from customop.graph.node import Node
-from customop.graph.replay import GraphLines, can_be_direct, kernel_of
+from customop.graph.replay import can_be_direct, kernel_of
+from customop.graph.writer import GraphLines
 from customop.shapes.sizes import same_shape
 
 # ---- kernels of NumPy's operators, and whether they are still the original ones ----
 
 
-def builtin_kernel(op: object) -> Callable[..., Any] | None:
-    """The kernel of an operator of NumPy, if it is the one of the package."""
+class _KnownKernel(NamedTuple):
+    """The kernel of an operator of NumPy as long as no table of rules changes."""
+
+    changes: int
+    builtin: Callable[..., Any] | None = None
+    ufunc: np.ufunc | None = None
+
+
+# Passes ask ten times for each node; operators of NumPy are never deleted.
+_kernels: dict[RuleTable, _KnownKernel] = {}
+
+
+def _kernel(op: object) -> _KnownKernel:
     if not isinstance(op, RuleTable) or op.namespace != "np":
-        return None
+        return _NONE
+    known = _kernels.get(op)
+    if known is None or known.changes != changing.count:
+        known = _kernels[op] = _look_up(op)
+    return known
+
+
+_NONE: Final = _KnownKernel(0)
+
+
+def _look_up(op: RuleTable) -> _KnownKernel:
+    changes = changing.count  # before the kernel, which another thread may replace
     kernel = kernel_of(op)
     if isinstance(kernel, np.ufunc):
-        return kernel if kernel.__name__ == op.name else None
+        if kernel.__name__ != op.name:
+            return _KnownKernel(changes)
+        return _KnownKernel(changes, kernel, kernel if can_be_direct(op) else None)
     module = getattr(kernel, "__module__", None) or ""
-    return kernel if module.startswith("customop.numpy.") else None
+    is_own = module.startswith("customop.numpy.")
+    return _KnownKernel(changes, kernel if is_own else None)
+
+
+def builtin_kernel(op: object) -> Callable[..., Any] | None:
+    """Return the kernel of an operator of NumPy, if it is the one of the package."""
+    return _kernel(op).builtin
 
 
 def is_builtin(op: object) -> bool:
-    """Whether an operator is one of NumPy, with the kernel of the package."""
-    return builtin_kernel(op) is not None
+    """Return whether an operator is one of NumPy, with the kernel of the package."""
+    return _kernel(op).builtin is not None
 
 
 def ufunc_of(op: RuleTable) -> np.ufunc | None:
-    """The ufunc that is the kernel of an operator, or None."""
-    if not can_be_direct(op):
-        return None
-    kernel = kernel_of(op)
-    is_own = isinstance(kernel, np.ufunc) and kernel.__name__ == op.name
-    return kernel if is_own else None  # type: ignore[return-value]  # a ufunc
+    """Return the ufunc that is the kernel of an operator, or None."""
+    return _kernel(op).ufunc
 
 
 # ---- how the calls of NumPy's operators are written ----
@@ -51,7 +78,7 @@ def ufunc_of(op: RuleTable) -> np.ufunc | None:
 
 
 def is_array_node(value: Any) -> bool:
-    """Whether an argument is an array with axes, not a scalar."""
+    """Return whether an argument is an array with axes, not a scalar."""
     is_array = isinstance(value, Node) and isinstance(value.val, FakeArray)
     return is_array and len(value.val.shape) > 0
 
@@ -86,20 +113,20 @@ _OF_SCALARS = frozenset((np.add, np.subtract, np.multiply, np.divide))
 
 
 def out_of(node: Node) -> Node | None:
-    """The array that a call writes its result to, in place of a new one."""
-    out: Node | None = node.meta.get("out")
+    """Return the array that a call writes its result to, in place of a new one."""
+    out: Node | None = node.fact("out")
     return out
 
 
 def _is_in(array: Node, value: Any) -> bool:
-    """Whether a value is an array, or was written to it."""
+    """Return whether a value is an array, or was written to it."""
     return isinstance(value, Node) and (value is array or out_of(value) is array)
 
 
 def ufunc_text(
     lines: GraphLines, ufunc: np.ufunc, node: Node, out: Node | None = None
 ) -> str:
-    """The call of a ufunc, which may write to an array."""
+    """Return the call of a ufunc, which may write to an array."""
     operands: Sequence[Any] = node.values()
     if node.written:
         return node.written.format(*[_operand(lines.value(v)) for v in operands])
@@ -127,14 +154,14 @@ def ufunc_text(
 
 
 def _operand(text: str) -> str:
-    """The text of an operand beside an operator: in brackets, if it has some of its own."""
+    """Return the text of an operand beside an operator, in brackets where it needs them."""
     return (
         text if text.replace(".", "").isalnum() or text.isidentifier() else f"({text})"
     )
 
 
 def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
-    """Operands with arrays without axes in the place of Python's numbers.
+    """Return the operands with arrays without axes in the place of Python's numbers.
 
     They have the dtype to which NumPy would convert the numbers, in a third of the time of
     a call.
@@ -158,20 +185,27 @@ def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
 def resolved_dtypes(
     ufunc: np.ufunc, operands: Sequence[Any]
 ) -> Sequence[np.dtype[Any]] | None:
-    """Dtypes to which a ufunc converts its operands, and of its results; None for others."""
+    """Return the dtypes that a ufunc takes for its operands and gives, or None."""
     kinds = [np.dtype(bool) if type(v) is bool else _kind(v) for v in operands]
     return None if any(kind is None for kind in kinds) else resolved(ufunc, kinds)
 
 
 def _kind(value: Any) -> Any:
-    """The dtype of an operand, or the class of a number that adapts to others."""
+    """Return the dtype of an operand, or the class of a number of Python."""
     if isinstance(value, Node):
         return value.val.dtype if isinstance(value.val, FakeArray) else None
     return type(value) if type(value) in (int, float, complex) else None
 
 
 def resolved(ufunc: np.ufunc, kinds: Sequence[Any]) -> Sequence[np.dtype[Any]] | None:
-    """The dtypes that a ufunc takes and gives for dtypes and classes; None for others."""
+    """Return the dtypes that a ufunc takes and gives for dtypes and classes, or None."""
+    return _resolved(ufunc, tuple(kinds))
+
+
+@lru_cache(maxsize=1024)
+def _resolved(
+    ufunc: np.ufunc, kinds: tuple[Any, ...]
+) -> Sequence[np.dtype[Any]] | None:
     try:
         return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     except (TypeError, ValueError):  # the call raises, as it should
@@ -179,7 +213,7 @@ def resolved(ufunc: np.ufunc, kinds: Sequence[Any]) -> Sequence[np.dtype[Any]] |
 
 
 def as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as an array without axes; None if NumPy may warn, raise or round twice."""
+    """Return a number as a 0-d array; None if NumPy may warn, raise or round twice."""
     if dtype.kind not in "iufc" or (isinstance(value, float) and dtype.kind in "iu"):
         return None
     try:
@@ -193,7 +227,7 @@ def as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _exact_up_to(dtype: np.dtype[Any]) -> int:
-    """Integers up to this are the same number in a dtype of floats."""
+    """Return the integers up to this are the same number in a dtype of floats."""
     return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
@@ -233,7 +267,7 @@ def _transpose(lines: GraphLines, node: Node) -> str | None:
 
 
 def _method(name: str) -> Callable[[GraphLines, Node], str | None]:
-    """The method of arrays that a kernel calls with its second argument."""
+    """Return the method of arrays that a kernel calls with its second argument."""
 
     def write(lines: GraphLines, node: Node) -> str | None:
         x, given = node.values()
@@ -257,7 +291,7 @@ def _where(lines: GraphLines, node: Node) -> str | None:
 
 
 def _reduction(ufunc: np.ufunc) -> Callable[[GraphLines, Node], str | None]:
-    """The reduction by a ufunc, which the kernel calls with keywords."""
+    """Return the reduction by a ufunc, which the kernel calls with keywords."""
     method = ufunc.reduce  # one object, so that it has one name
 
     def write(lines: GraphLines, node: Node) -> str | None:
@@ -286,7 +320,7 @@ def _unslice(lines: GraphLines, node: Node) -> str | None:
 def _placed(
     g: Any, shape: tuple[int, ...], dtype: Any, key: Any, zeros: Any = np.zeros
 ) -> Any:
-    """Zeros with an array in some place."""
+    """Return zeros with an array in some place."""
     out = zeros(shape, dtype)
     out[key] = g
     return out
@@ -299,7 +333,7 @@ def _number(lines: GraphLines, node: Node) -> str:
 
 
 def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as an array without axes; the number itself, if NumPy may warn or raise."""
+    """Return a number as a 0-d array; the number itself if NumPy may warn or raise."""
     found = as_dtype(value, dtype)
     return value if found is None else found
 
@@ -331,7 +365,7 @@ def _index(lines: GraphLines, node: Node) -> str | None:
 
 
 def _is_list_of_places(value: Any) -> bool:
-    """Whether an index is an array of integers with one axis."""
+    """Return whether an index is an array of integers with one axis."""
     return (
         is_array_node(value)
         and len(value.val.shape) == 1
@@ -340,7 +374,7 @@ def _is_list_of_places(value: Any) -> bool:
 
 
 def _rows(x: Any, places: Any) -> Any:
-    """Elements along the first axis; of arrays in C order `take` is quicker."""
+    """Index the first axis; `take` is quicker for arrays in C order."""
     return x.take(places, 0) if x.size and x.flags.c_contiguous else x[places]
 
 

@@ -161,7 +161,7 @@ def runs_of(
     takes: Callable[[Node], bool],
     passes: Callable[[Node], bool] = lambda node: False,
 ) -> Iterator[CallRun]:
-    """All runs of a graph.
+    """Go through all runs of a graph.
 
     Parameters
     ----------
@@ -187,9 +187,11 @@ def runs_of(
 
 
 def find_runs(graph: Graph) -> tuple[list[CallRun], list[tuple[Node, str]]]:
-    """The runs of large arrays, and the large elementwise calls in none, with the reasons."""
+    """Return the runs of large arrays, and the large calls in none with the reasons."""
     alone: list[tuple[Node, str]] = []
     runs: list[CallRun] = []
+    if not any(_is_large(n.val) for n in graph.nodes if n.op == CALL):
+        return runs, alone
     for run in runs_of(graph, is_elementwise):
         if not _is_large(run.members[0].val):
             continue
@@ -222,7 +224,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _what_it_is(node: Node, inside: Sequence[Node]) -> str:
-    """Why a node is not a part of a run, of which it uses some values."""
+    """Return why a node is not a part of a run, of which it uses some values."""
     if _is_view(node):
         return f"'{node.name}' is a view of '{inside[0]}'"
     if node.op == OUTPUT:
@@ -236,15 +238,15 @@ def _values(node: Node) -> Sequence[Any]:
     return node.values() if node.op == CALL else (*node.args, *node.kwargs.values())
 
 
-def _is_large(val: FakeArray) -> bool:
-    if not val.shape:
+def _is_large(val: Any) -> bool:
+    if not isinstance(val, FakeArray) or not val.shape:
         return False
     size = _size(val)
     return size is None or size >= limits.elements
 
 
 def _is_small(val: FakeArray, of_run: FakeArray) -> bool:
-    """Whether a call costs next to nothing beside those of a run."""
+    """Return whether a call costs next to nothing beside those of a run."""
     size, whole = _size(val), _size(of_run)
     if size is None:
         return False
@@ -252,7 +254,7 @@ def _is_small(val: FakeArray, of_run: FakeArray) -> bool:
 
 
 def _size(val: FakeArray) -> int | None:
-    """The number of elements; None if it is not known."""
+    """Return the number of elements; None if it is not known."""
     if all(type(n) is int for n in val.shape):
         return math.prod(val.shape)
     return None
@@ -262,7 +264,7 @@ def _size(val: FakeArray) -> int | None:
 
 
 def is_elementwise(node: Node) -> bool:
-    """Whether a call gives one array, element by element, and raises no errors of data."""
+    """Return whether a call is elementwise, and never raises because of values."""
     if node.op != CALL or node.has_fixed_result or not is_builtin(node.target):
         return False
     values = node.values()
@@ -277,7 +279,7 @@ def is_elementwise(node: Node) -> bool:
 
 
 def _is_usual(ufunc: np.ufunc, values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether a ufunc gives one result, of this dtype, and has no errors of its own."""
+    """Return whether a ufunc gives one result of this dtype, and never raises."""
     if ufunc.nout != 1 or ufunc.signature is not None:
         return False
     dtypes = resolved_dtypes(ufunc, values)
@@ -290,13 +292,13 @@ def _is_usual(ufunc: np.ufunc, values: Sequence[Any], dtype: np.dtype[Any]) -> b
 
 
 def _loses_part(node: Node) -> bool:
-    """Whether a conversion warns that it discards imaginary parts."""
+    """Return whether a conversion warns that it discards imaginary parts."""
     (x, *_), own = node.values(), node.val.dtype.kind
     return isinstance(x, Node) and x.val.dtype.kind == "c" and own not in "cb"
 
 
 def _are_known(values: Sequence[Any], val: Any) -> bool:
-    """Whether operands and result have dtypes of numbers, in the order of the processor."""
+    """Return whether operands and result have numbers in native byte order."""
     arrays = [val, *[v.val for v in values if isinstance(v, Node)]]
     numbers = [v for v in values if not isinstance(v, Node)]
     return all(_is_known(a) for a in arrays) and all(
@@ -305,7 +307,7 @@ def _are_known(values: Sequence[Any], val: Any) -> bool:
 
 
 def _fit(values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether the numbers among values have a value in a dtype."""
+    """Return whether the numbers among values have a value in a dtype."""
     numbers = [v for v in values if not isinstance(v, Node)]
     try:
         with np.errstate(all="raise"):
@@ -324,7 +326,7 @@ def _is_known(val: Any) -> bool:
 
 
 def _parts(run: CallRun) -> Iterator[CallRun]:
-    """A run, or its halves where it would need more memory than its calls one by one."""
+    """Split a run where it would need more memory than its calls one by one."""
     size = _size(run.members[0].val)
     if size is not None and not is_worth_it(_bytes_of(run), len(run.members)):
         run.why = "it is small"
@@ -349,18 +351,18 @@ def _parts(run: CallRun) -> Iterator[CallRun]:
 
 
 def is_worth_it(bytes_: int, count: int) -> bool:
-    """Whether so many calls take less time in a run, by their operands and results."""
+    """Return whether so many calls over so many bytes take less time in a run."""
     return bytes_ >= limits.certain and bytes_ * max(count - 1, 1) >= limits.work
 
 
 def _bytes_of(run: CallRun) -> int:
-    """The operands and results of a run whose sizes are known."""
+    """Return the operands and results of a run whose sizes are known."""
     new = [n for n in run.results if out_of(n) is None]
     return sum(map(_bytes, (*run.given, *new)))
 
 
 def _needs_more(run: CallRun) -> bool:
-    """Whether its operands and results together are more than what lives at one time.
+    """Return whether the results of a run are more than what lives at one time.
 
     Operands that something else keeps alive do not count.
     """
@@ -383,12 +385,12 @@ def _needs_more(run: CallRun) -> bool:
 
 
 def ends_in(node: Node, run: CallRun) -> bool:
-    """Whether a run is the last that uses a value."""
+    """Return whether a run is the last that uses a value."""
     return all(user in run for user in node.users)
 
 
 def is_reusable(node: Node, run: CallRun) -> bool:
-    """Whether an operand is a fresh array that may be written by the run, its last use.
+    """Return whether a run may write to an operand: a fresh array that ends there.
 
     Its class, its memory and who else holds it, are looked at when the run is called.
     """

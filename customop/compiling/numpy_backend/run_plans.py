@@ -93,7 +93,7 @@ class BlockBody:
         self.text: str = "\n".join([*self._lines, ""])
 
     def _takes(self, result: Node) -> tuple[int, ...]:
-        """Operands that are not read after a result is written."""
+        """Return the operands that are not read after a result is written."""
         at = self._position[result]
         found = [
             i
@@ -128,7 +128,7 @@ class BlockBody:
         self._result_at.pop(place, None)
 
     def _scratch(self, member: Node, ending: Sequence[Node]) -> str:
-        """A scratch array for a value: that of an operand that ends, if it can."""
+        """Return a scratch array for a value, if possible that of an operand that ends."""
         dtype = member.val.dtype
         if _is_at_once(member):
             for node in ending:
@@ -143,7 +143,7 @@ class BlockBody:
         return f"t{len(self.scratch) - 1}"
 
     def _fits(self, member: Node, place: str) -> bool:
-        """Whether a value ends before a result is written to its place."""
+        """Return whether a value ends before a result is written to its place."""
         result = self._result_at.get(place)
         if result is None:
             return True
@@ -194,7 +194,7 @@ class BlockBody:
         return name
 
     def _spread(self, dtype: np.dtype[Any]) -> str:
-        """A scratch array for masks, of integers as wide as a dtype."""
+        """Return a scratch array for masks, of integers as wide as a dtype."""
         words = np.dtype(f"i{dtype.itemsize}")
         if words not in self._masks:
             self._masks[words] = f"t{len(self.scratch)}"
@@ -214,12 +214,12 @@ class BlockBody:
 
 
 def _is_at_once(member: Node) -> bool:
-    """Whether each element is read before it is written: by one ufunc."""
+    """Return whether each element is read before it is written: by one ufunc."""
     return member.target.qualname not in {"np::where", "np::astype"}
 
 
 def _are_words(values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether values have a dtype, whose elements are as wide as some integers."""
+    """Return whether values have a dtype as wide as some integers."""
     own = [v.val.dtype if isinstance(v, Node) else v.dtype for v in values]
     return dtype.itemsize <= 8 and all(d == dtype for d in own)
 
@@ -260,7 +260,7 @@ def _of_dtype(values: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:
 def packed_order(
     shape: Sequence[int], strides: Sequence[int], itemsize: int
 ) -> tuple[int, ...] | None:
-    """The axes from the slowest to the fastest; None if there are gaps between elements."""
+    """Return the axes from slowest to fastest; None if there are gaps between elements."""
     axes = [i for i, n in enumerate(shape) if n != 1]
     order = sorted(axes, key=lambda i: -strides[i])
     step = itemsize
@@ -272,7 +272,7 @@ def packed_order(
 
 
 def strides_of(shape: Sequence[int], itemsize: int) -> np.ndarray[Any, Any]:
-    """The strides of an array in C order."""
+    """Return the strides of an array in C order."""
     steps = [itemsize]
     for n in reversed(shape[1:]):
         steps.append(steps[-1] * n)
@@ -300,7 +300,7 @@ class Fold(NamedTuple):
     is_in_order: bool
 
     def of(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """A view of an array."""
+        """Return a view of an array."""
         if len(self.shape) == len(self.folded) == 1 and x.ndim == 1:
             return x
         if self.is_in_order:
@@ -354,7 +354,7 @@ def fold_arrays(
 def _over(
     shape: Sequence[int], own: Sequence[int], strides: Sequence[int]
 ) -> list[int | None]:
-    """Strides along the axes of the results; None along those that it does not have."""
+    """Return the strides along the axes of the results; None for missing axes."""
     missing = len(shape) - len(own)
     return [
         *[None] * missing,
@@ -365,7 +365,7 @@ def _over(
 def _is_inside(
     strides: Sequence[int | None], outer: int, inner: int, shape: Sequence[int]
 ) -> bool:
-    """Whether a step along one axis is as many along another as that is long."""
+    """Return whether a step along one axis is as many along another as that is long."""
     a, b = strides[outer], strides[inner]
     if a is None or b is None:
         return a is b
@@ -464,7 +464,7 @@ def _keys(
 
 
 def _steps(length: int, step: int, unit: int, inner: int) -> list[slice]:
-    """Blocks of about the same length, the last one of more than a register."""
+    """Cut into blocks of about one length, the last one of more than a register."""
     count = -(-length // step)
     step = -(-length // (count * unit)) * unit
     starts = [*range(0, length, step)]
@@ -531,7 +531,7 @@ class Plan:
         self.is_whole: bool = len(cuts) == 1 and len(cuts[0].keys) == 1
 
     def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """A new array like the results of NumPy."""
+        """Return a new array like the results of NumPy."""
         axes = [i for i in self.order if self.shape[i] != 1]
         if axes == sorted(axes):
             return np.empty(self.shape, dtype)
@@ -586,7 +586,7 @@ class Plan:
         team.run_over(shares, begin, self.threads)
 
     def _shares_from(self, first: int) -> tuple[list[Cuts], list[Cuts]]:
-        """The ends, and what one thread takes at a time, for blocks that begin there."""
+        """Return the ends of blocks, and what one thread takes at a time."""
         if len(self.cuts[0].shape) > 1:
             first = 0
         found = self._shares.get(first)
@@ -599,7 +599,7 @@ class Plan:
 
 
 def _first_at_line(x: np.ndarray[Any, Any]) -> int:
-    """The number of the first element that begins at a line of the cache; 0 if none does.
+    """Return the first element that begins at a line of the cache; 0 if none does.
 
     Large arrays of NumPy begin 16 bytes after one. A chain of ten calls takes 5 to 10 %
     less time where blocks and scratch arrays do not (NumPy 2.4, AVX-512).
@@ -609,7 +609,7 @@ def _first_at_line(x: np.ndarray[Any, Any]) -> int:
 
 
 def _empty_at_line(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A scratch array that begins at a line of the cache."""
+    """Return a scratch array that begins at a line of the cache."""
     bytes_ = size * dtype.itemsize
     memory = np.empty(bytes_ + limits.line, np.uint8)
     first = _first_at_line(memory)
@@ -631,7 +631,7 @@ def _go_over(
 
 
 def _shares(cuts: list[Cuts], threads: int) -> list[Cuts]:
-    """Blocks in parts, of which each thread takes several, so that all end at one time."""
+    """Group blocks so that each thread takes several, and all end at one time."""
     if threads == 1:
         return cuts
     steps = [-(-len(some.keys) // (4 * threads)) for some in cuts]
@@ -643,7 +643,7 @@ def _shares(cuts: list[Cuts], threads: int) -> list[Cuts]:
 
 
 def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:
-    """The blocks of an array, one after the other."""
+    """Return the blocks of an array, one after the other."""
     if type(view) is not np.ndarray or view.ndim == 0:
         return repeat(view)
     ones = [i for i, n in enumerate(view.shape) if n == 1]

@@ -24,45 +24,78 @@ from customop.compiling.numpy_backend.call_text import (
 )
 from customop.compiling.numpy_backend.elementwise_runs import VIEWS
 from customop.core.table import RuleTable
-from customop.graph.graph import Graph, Memory
+from customop.errors import counted
+from customop.frozen import cached
+from customop.graph.graph import Graph, Memory, may_write
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
-from customop.graph.passes import edited, fold_constants, frozen_key
+from customop.graph.node import (
+    CALL,
+    CONSTANT,
+    ITEM,
+    OUTPUT,
+    PLACEHOLDER,
+    Node,
+    makes_sizes,
+    sizes_in,
+)
+from customop.graph.passes import Folding, edited, frozen_key
+from customop.progress import node_channel
 from customop.shapes.sizes import Symbolic, number_class, same_shape
 from customop.transforms.trace.graph_tracer import assign, lay_out, number, set_slice
 
-# ---- simplify graphs where not one bit of a result changes ----
+# ---- a graph as its code is written ----
+
+
+def prepared(graph: Graph) -> Graph:
+    """Return a copy of a graph that gives the same results in less time.
+
+    The graphs inside it stay: they get code of their own.
+    """
+    node_channel.stage(f"simplifying {counted(graph.count, 'node')}")
+    new = graph.copy()
+    use_number_arrays(new)
+    _leave_out_known(new)
+    write_in_place(new)
+    return new
 
 
 _MOST_BYTES = 1 << 17
 
 
-def simplified(module: GraphModule) -> GraphModule:
-    """A module with the same results from fewer calls."""
-    module = edited(module, lambda graph: _Numbers(graph).run())
-    return fold_constants(module, max_bytes=_MOST_BYTES, reads_constants=False)
+def _leave_out_known(graph: Graph) -> None:
+    """Leave out calls whose results are known, where not one bit of a result changes."""
+    numbers = None
+    if not may_write(graph) or not Memory(graph).written:
+        numbers = _Numbers(graph)  # else an array of one number may be written
+    folding = Folding(graph, _MOST_BYTES, reads_constants=False)
+    for node in graph.nodes:
+        if numbers is not None and node.op == CALL:
+            numbers.look_at(node)
+        folding.look_at(node)
+    folding.finish()
+    graph.eliminate_dead_code()
+
+
+# ---- arrays whose elements are all one number ----
 
 
 class _Numbers:
-    """A walk that follows arrays whose elements are all one number."""
+    """Follows arrays whose elements are all one number, call by call."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._memory = Memory(graph)
         # Node -> the node without axes whose value all its elements have.
         self._source: dict[Node, Node] = {}
         self._values: dict[Node, Any] = {}
 
-    def run(self) -> None:
-        """Simplify the calls of the graph."""
-        if self._memory.written:
-            return  # an array of one number may be written
-        for node in self._graph.nodes:
-            if node.op == CALL and is_builtin(node.target) and _is_known(node.val):
-                self._look_at(node)
-        self._graph.eliminate_dead_code()
+    @cached
+    def _memory(self) -> Memory:
+        return Memory(self._graph)
 
-    def _look_at(self, node: Node) -> None:
+    def look_at(self, node: Node) -> None:
+        """Simplify a call; calls come in their order."""
+        if not is_builtin(node.target) or not _is_known(node.val):
+            return
         name = node.target.qualname
         if name in VIEWS:
             self._follow_view(node)
@@ -106,7 +139,7 @@ class _Numbers:
         self._values[new] = array
         if not node.val.shape:
             node.replace_all_uses_with(new, unless=_may_keep)
-        node.meta.pop("must_run", None)  # it has run
+        node.must_run = False  # it has run
 
     # ---- elementwise functions ----
 
@@ -121,13 +154,13 @@ class _Numbers:
         self._leave_out_one(node, ufunc)
 
     def _number(self, value: Any) -> Any:
-        """The number that all elements of an operand are; None if it is not known."""
+        """Return the number that all elements of an operand have, or None."""
         if not isinstance(value, Node):
             return value if type(value) in (bool, int, float, complex) else None
         return self._values.get(self._source.get(value, value))
 
     def _compute(self, node: Node, ufunc: np.ufunc, known: Sequence[Any]) -> None:
-        """The elements of a function of such arrays; of 8, as in a long array."""
+        """Compute the number that a ufunc gives, in arrays of 8 as in long ones."""
         run: Callable[..., Any] = ufunc
         if node.written:  # NumPy's scalars have arithmetic of their own
             if ufunc not in _OF_SCALARS:
@@ -153,7 +186,7 @@ class _Numbers:
             if source is None:
                 continue
             new = (*node.args[:at], source, *node.args[at + 1 :])
-            if _is_same(node, new):
+            if _gives_same(node, new):
                 node.set_inputs(new, node.kwargs)
 
     def _narrower(self, value: Any) -> Node | None:
@@ -176,21 +209,21 @@ class _Numbers:
             value = self._values.get(one) if isinstance(one, Node) else None
             if value is None or value != 1 or not isinstance(other, Node):
                 continue
-            same = _like(other.val, node.val) and self._is_arithmetic(other)
+            same = _is_laid_out_as(other.val, node.val) and self._is_arithmetic(other)
             if same and self._memory.places[node].isdisjoint(self._memory.output):
-                node.meta.pop("must_run", None)  # it would not warn
+                node.must_run = False  # it would not warn
                 node.replace_all_uses_with(other)
                 return
 
     def _is_arithmetic(self, node: Node) -> bool:
-        """Whether a product with 1 has the bits of this value, also where it is nan."""
+        """Return whether a product with 1 has the bits of this value, also of nan."""
         if node.val.dtype.kind not in "iuf" or node.op != CALL:
             return False
         return is_builtin(node.target) and ufunc_of(node.target) in _ARITHMETIC
 
 
 def _may_keep(user: Node) -> bool:
-    """Whether an operand may live on in a result, where the caller may write to it."""
+    """Return whether the caller may get an operand as a result, and write to it."""
     if user.op != CALL:
         return True
     if user.subgraphs:
@@ -224,24 +257,24 @@ _ARITHMETIC = frozenset(
 
 
 def _is_known(val: Any) -> bool:
-    """Whether all sizes of an array are numbers."""
+    """Return whether all sizes of an array are numbers."""
     return isinstance(val, FakeArray) and all(type(n) is int for n in val.shape)
 
 
-def _like(a: Any, b: Any) -> bool:
+def _is_laid_out_as(a: Any, b: Any) -> bool:
     same = isinstance(a, FakeArray) and a.dtype == b.dtype and a.shape == b.shape
     return same and a.strides == b.strides
 
 
-def _is_same(node: Node, operands: Sequence[Any]) -> bool:
-    """Whether a call with other operands has a result like before."""
+def _gives_same(node: Node, operands: Sequence[Any]) -> bool:
+    """Return whether a call with other operands has a result like before."""
     values = [v.val if isinstance(v, Node) else v for v in operands]
     arrays = [v for v in values if isinstance(v, FakeArray)]
     if not all(map(_is_known, arrays)) or not any(v.shape for v in arrays):
         return False
     if np.broadcast_shapes(*[v.shape for v in arrays]) != node.val.shape:
         return False
-    return _like(node.target.run(*values), node.val)
+    return _is_laid_out_as(node.target.run(*values), node.val)
 
 
 # ---- in place ----
@@ -262,6 +295,8 @@ def write_in_place(graph: Graph) -> None:
         It is changed.
     """
     calls = [node for node in graph.nodes if node.op == CALL]
+    if not any(node.target in _WRITTEN_LATER or _is_set(node) for node in calls):
+        return
     writers = [node for node in calls if node.target.schema.written]
     is_plain = all(node.target is assign for node in writers)
     if not is_plain or any(map(_has_graphs, calls)):
@@ -274,6 +309,10 @@ def write_in_place(graph: Graph) -> None:
     for copy in copies:
         _copy_again(graph, *copy)
     graph.eliminate_dead_code()
+
+
+# Beside `np::slice_set`: operators of which this module makes other calls.
+_WRITTEN_LATER = (assign, lay_out)
 
 
 def _without_copies(graph: Graph) -> Iterator[tuple[Node, Sequence[int], Any, str]]:
@@ -312,7 +351,7 @@ def _copy_again(
 
 
 def _has_graphs(node: Node) -> bool:
-    """Whether a call runs graphs that may write; kernels do not."""
+    """Return whether a call runs graphs that may write; kernels do not."""
     return not isinstance(node.target, Kernel) and bool(node.subgraphs)
 
 
@@ -378,7 +417,7 @@ class _Writing:
                 return
 
     def _can_take(self, target: Node, value: Node, end: int) -> bool:
-        """Whether an input may take the result of a ufunc at once.
+        """Return whether an input may take the result of a ufunc at once.
 
         From there on nothing may read the old values, in which views count too. The place
         `end` is that where it was assigned.
@@ -402,7 +441,7 @@ class _Writing:
         return True
 
     def _is_own(self, node: Node) -> bool:
-        """Whether an array was made by a call, and is not a view."""
+        """Return whether an array was made by a call, and is not a view."""
         return (
             node.op == CALL
             and isinstance(node.val, FakeArray)
@@ -429,7 +468,7 @@ class _Writing:
         return True
 
     def _aliases(self, target: Node) -> Iterator[Node]:
-        """An array, and nodes that may be views of it."""
+        """Go through an array, and nodes that may be views of it."""
         waiting, seen = [target], {target}
         while waiting:
             node = waiting.pop()
@@ -441,19 +480,19 @@ class _Writing:
 
 
 def _chain(node: Node) -> Iterator[Node]:
-    """A node that replaces a part, the one of its first argument, and so on."""
+    """Go back through a chain of nodes that replace parts of one array."""
     while _is_set(node):
         yield node
         node = node.args[0]
 
 
 def _is_call(node: Node) -> bool:
-    """Whether a node is a call of NumPy, which writes nothing."""
+    """Return whether a node is a call of NumPy, which writes nothing."""
     return node.op == CALL and is_builtin(node.target)
 
 
 def _is_ufunc(node: Node) -> bool:
-    """Whether a node is a ufunc of arrays that gives one array."""
+    """Return whether a node is a ufunc of arrays that gives one array."""
     if node.op != CALL or not isinstance(node.target, RuleTable):
         return False
     ufunc = ufunc_of(node.target)
@@ -461,7 +500,7 @@ def _is_ufunc(node: Node) -> bool:
 
 
 def _is_like(val: Any, other: Any) -> bool:
-    """Whether two arrays have one dtype and one shape with axes."""
+    """Return whether two arrays have one dtype and one shape with axes."""
     is_array = isinstance(val, FakeArray) and isinstance(other, FakeArray)
     if not is_array or not val.shape or val.dtype != other.dtype:
         return False
@@ -469,7 +508,7 @@ def _is_like(val: Any, other: Any) -> bool:
 
 
 def _gives_views(node: Node) -> bool:
-    """Whether the result of a node may share memory with its arguments."""
+    """Return whether the result of a node may share memory with its arguments."""
     if node.op == CALL:
         return any(r.alias is not None for r in node.target.schema.returns)
     return node.op == ITEM
@@ -477,12 +516,12 @@ def _gives_views(node: Node) -> bool:
 
 # ---- numbers that differ between calls, as arrays without axes ----
 # In ``x * rate`` NumPy converts a number of Python to the dtype of the array. Here that
-# is a call of its own at the beginning of the graph, so that the multiplication is one
+# is a call of its own, as early as its sizes are known, so that the multiplication is one
 # of arrays.
 
 
 def with_number_arrays(module: GraphModule, *, of_scalars: bool = False) -> GraphModule:
-    """A module in which ufuncs take arrays without axes for symbolic numbers.
+    """Return a module in which ufuncs take arrays without axes for symbolic numbers.
 
     Parameters
     ----------
@@ -490,27 +529,38 @@ def with_number_arrays(module: GraphModule, *, of_scalars: bool = False) -> Grap
     of_scalars : bool
         Whether also ufuncs of scalars alone do.
     """
-    return edited(module, lambda graph: _convert(graph, of_scalars))
+    return edited(module, lambda graph: use_number_arrays(graph, of_scalars=of_scalars))
 
 
-def _convert(graph: Graph, of_scalars: bool) -> None:
+def use_number_arrays(graph: Graph, *, of_scalars: bool = False) -> None:
+    """Let ufuncs take arrays without axes for symbolic numbers, in the graph itself."""
     if graph.sizes is None or not graph.sizes.sizes:
         return
     inputs = [node for node in graph.nodes if node.op == PLACEHOLDER]
+    known = sizes_in([node.val for node in inputs])
     made: dict[tuple[str, np.dtype[Any]], Node] = {}
     last = inputs[-1] if inputs else None
     for node in [*graph.nodes]:
         for at, value, dtype in [*_conversions(node, of_scalars)]:
             key = (str(value), dtype)
             if key not in made:
-                last = made[key] = _made(graph, last, value, dtype)
+                missing = sizes_in([value]) - known
+                after = _last_maker(node, missing) if missing else last
+                made[key] = _made(graph, after, value, dtype)
+                last = last if missing else made[key]
             args = (*node.args[:at], made[key], *node.args[at + 1 :])
             node.set_inputs(args, node.kwargs)
 
 
+def _last_maker(node: Node, sizes: frozenset[str]) -> Node | None:
+    """Return the last call before a node that makes one of some sizes."""
+    calls = (n for n in node.preceding() if not sizes.isdisjoint(makes_sizes(n)))
+    return next(calls, None)
+
+
 def _made(graph: Graph, last: Node | None, value: Any, dtype: np.dtype[Any]) -> Node:
-    """The node of a number, after the inputs."""
-    assert last is not None  # a size comes from an input
+    """Return the node of a number, after the node that gives the last of its sizes."""
+    assert last is not None
     with graph.inserting_after(last):
         new = graph.call(number, (value, dtype))
     new.note(FakeArray((), dtype), last.meta.get("place"))
@@ -520,7 +570,7 @@ def _made(graph: Graph, last: Node | None, value: Any, dtype: np.dtype[Any]) -> 
 def _conversions(
     node: Node, of_scalars: bool
 ) -> Iterator[tuple[int, Any, np.dtype[Any]]]:
-    """Where a ufunc takes a symbolic number, the number, and the dtype that it gets."""
+    """Go through the symbolic operands of a ufunc: place, number, and dtype there."""
     if node.op != CALL or not isinstance(node.target, RuleTable):
         return
     at = [i for i, value in enumerate(node.args) if isinstance(value, Symbolic)]
@@ -539,7 +589,7 @@ def _conversions(
 
 
 def _kind(value: Any) -> Any:
-    """The dtype of an operand, or the class of a number that adapts to others."""
+    """Return the dtype of an operand, or the class of a number of Python."""
     if isinstance(value, Node):
         return value.val.dtype if isinstance(value.val, FakeArray) else None
     cls = number_class(value)
@@ -565,7 +615,7 @@ _READERS = frozenset(
 
 
 def find_reuses(graph: Graph, others: Container[Node]) -> dict[Node, Node]:
-    """The calls whose result takes the memory of an operand, and that operand.
+    """Return the calls whose result takes the memory of an operand, and that operand.
 
     Parameters
     ----------
@@ -608,7 +658,7 @@ class _Reuses:
         for operand in dict.fromkeys(v for v in node.values() if isinstance(v, Node)):
             if (
                 self._is_new(operand)
-                and _is_like_reuse(operand.val, node.val)
+                and _is_like(operand.val, node.val)
                 and self._ends_at(operand, node)
                 and self._keeps_layout(operand, node)
             ):
@@ -616,14 +666,14 @@ class _Reuses:
         return None
 
     def _is_new(self, node: Node) -> bool:
-        """Whether a value is a new array of one of these calls."""
+        """Return whether a value is a new array of one of these calls."""
         return (node in self._ufuncs or self._is_product(node)) and _is_array(node)
 
     def _is_product(self, node: Node) -> bool:
         return node in self._at and node.target.qualname == _PRODUCT
 
     def _ends_at(self, operand: Node, node: Node) -> bool:
-        """Whether nothing reads an operand after a call, or keeps it."""
+        """Return whether nothing reads an operand after a call, or keeps it."""
         last = self._at[node]
         return all(
             user in self._at and self._at[user] <= last for user in operand.users
@@ -632,7 +682,7 @@ class _Reuses:
     # ---- layouts ----
 
     def _keeps_layout(self, operand: Node, node: Node) -> bool:
-        """Whether NumPy would lay out the result as the operand."""
+        """Return whether NumPy would lay out the result as the operand."""
         others = [v for v in node.values() if isinstance(v, Node) and v is not operand]
         if all(_ndim(other) < 2 for other in others):
             return True  # they have no say
@@ -658,7 +708,7 @@ class _Reuses:
 
 
 def _is_array(node: Node) -> bool:
-    """Whether a call gives an array with axes, of a dtype that may be written in place."""
+    """Return whether a call gives an array with axes that may be written in place."""
     val = node.val
     return (
         isinstance(val, FakeArray)
@@ -670,7 +720,3 @@ def _is_array(node: Node) -> bool:
 
 def _ndim(node: Node) -> int:
     return len(node.val.shape) if isinstance(node.val, FakeArray) else 0
-
-
-def _is_like_reuse(operand: Any, result: Any) -> bool:
-    return operand.dtype == result.dtype and same_shape(operand.shape, result.shape)

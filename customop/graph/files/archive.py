@@ -1,4 +1,4 @@
-"""The zip around a graph, arrays in it, and arrays in a file of their own."""
+"""The zip of a graph file, its arrays, and arrays in a separate file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from customop.graph.files.fields import (
     written_dtype,
 )
 
-# ---- the zip around a graph ----
-# The same bytes each time, and no surprise when it is read.
+# ---- the zip ----
+# Equal graphs give equal bytes, and reading a zip is safe.
 
 
 _CHUNK = 1 << 20
-# What `zipfile` raises for a file that is not as the format says.
+# What `zipfile` raises for a file that breaks the format.
 _FAULTS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -50,7 +50,7 @@ _FAULTS = (
 
 
 class ArchiveWriter:
-    """A zip that is being written: parts are stored as they are, without dates."""
+    """A zip that is being written. Its parts are not compressed and have no dates."""
 
     def __init__(self, zipped: zipfile.ZipFile) -> None:
         self._zipped = zipped
@@ -58,16 +58,16 @@ class ArchiveWriter:
     def add(self, name: str, chunks: Iterator[bytes | memoryview], size: int) -> None:
         """Write one part of `size` bytes."""
         part = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-        part.create_system = 3  # otherwise it says on which system the file was made
+        part.create_system = 3  # otherwise it would name the operating system
         part.external_attr = 0o644 << 16
-        part.file_size = size  # zipfile decides by it whether 4 GB are enough
+        part.file_size = size  # zipfile uses it to decide whether 4 GB are enough
         with self._zipped.open(part, "w") as file:
             for chunk in chunks:
                 file.write(chunk)
 
 
 def is_file(target: Any, method: str) -> bool:
-    """Whether a target is an open file; if not, it must be a path."""
+    """Return whether a target is an open file; otherwise it must be a path."""
     if hasattr(target, method):
         return True
     if not isinstance(target, str | os.PathLike):
@@ -80,9 +80,9 @@ def is_file(target: Any, method: str) -> bool:
 
 @contextmanager
 def writing(target: Any) -> Iterator[ArchiveWriter]:
-    """Write a zip to a path or to a file open for writing bytes.
+    """Write a zip to a path, or to a file open for writing bytes.
 
-    Nothing reaches the target before the block has ended without an error.
+    Nothing reaches the target until the block has ended without an error.
     """
     if is_file(target, "write"):
         with tempfile.TemporaryFile() as whole:
@@ -103,8 +103,8 @@ def _zip(file: IO[bytes]) -> Iterator[ArchiveWriter]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of `path` if the block ends without an error."""
-    final = Path(os.path.realpath(path))  # a link goes on to point at the file
+    """Open a new file that replaces `path` if the block ends without an error."""
+    final = Path(os.path.realpath(path))  # a link keeps pointing at the file
     beside = final.with_name(f"{final.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
         with beside.open("xb") as file:
@@ -123,7 +123,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 class ArchiveReader:
-    """A zip whose parts have been checked: names, sizes and compression."""
+    """A zip whose names, sizes and compression have been checked."""
 
     def __init__(
         self, zipped: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]
@@ -132,7 +132,7 @@ class ArchiveReader:
         self.parts: Mapping[str, zipfile.ZipInfo] = parts
 
     def size(self, name: str) -> int:
-        """Number of bytes of a part."""
+        """Return the number of bytes in a part."""
         return self._part(name).file_size
 
     def _part(self, name: str) -> zipfile.ZipInfo:
@@ -141,16 +141,16 @@ class ArchiveReader:
         return self.parts[name]
 
     def read(self, name: str) -> bytes:
-        """All bytes of a part."""
+        """Return all bytes of a part."""
         with self.open(name) as read:
             return read(self.size(name))
 
     @contextmanager
     def open(self, name: str) -> Iterator[Callable[[int], bytes]]:
-        """Read a part piece by piece: gives a function of the number of bytes.
+        """Open a part; yield a function that reads a given number of bytes.
 
-        Each piece has exactly as many bytes as were asked for, and the pieces must be all
-        of the part.
+        Each call returns exactly as many bytes as were requested, and together the
+        calls must read the whole part.
         """
         part = self._part(name)
         with _faults(f"the part '{name}' cannot be read"):
@@ -166,20 +166,20 @@ class ArchiveReader:
         with file:
             yield read
             with _faults(f"the part '{name}' cannot be read"):
-                rest = file.read(1)  # at its end the checksum is compared
+                rest = file.read(1)  # the checksum is compared at the end
             if rest:
                 raise GraphFileError(f"the part '{name}' is too long")
 
 
 @contextmanager
 def reading(source: Any, limit: int) -> Iterator[ArchiveReader]:
-    """Open a zip from a path or from a file open for reading bytes.
+    """Open a zip from a path, or from a file open for reading bytes.
 
     Raises
     ------
     GraphFileError
-        If it is not a zip, or if it is not such a one as `writing` makes. Parts that are
-        compressed, as other programs write them, may have `limit` bytes in all.
+        If it is not a zip, or not one that `writing` could have made. Parts that are
+        compressed, as other programs write them, may unpack to `limit` bytes in all.
     """
     with (
         nullcontext(source)
@@ -205,7 +205,7 @@ def _faults(what: str) -> Iterator[None]:
 
 
 def shown_error(error: BaseException) -> str:
-    """The text of an error of the standard library, which may quote the file."""
+    """Return the text of an error of the standard library, which may quote the file."""
     return shown(error.args[0]) if error.args else type(error).__name__
 
 
@@ -218,7 +218,7 @@ def _check_names(parts: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _check_sizes(parts: Sequence[zipfile.ZipInfo], length: int, limit: int) -> None:
-    """Raise unless all parts together fit in the file, or in the limit."""
+    """Raise unless all parts together fit into the file and the limit."""
     stored = unpacked = 0
     for part in parts:
         if not 0 <= part.header_offset < length:
@@ -249,14 +249,14 @@ def _check_sizes(parts: Sequence[zipfile.ZipInfo], length: int, limit: int) -> N
         )
 
 
-# ---- arrays in a graph file: npy parts, and the layout in memory beside them ----
-# The sums of NumPy depend on the order of axes in memory, so an array is read with the
-# strides that it was written with.
+# ---- arrays in a graph file: npy parts, and their memory layout in the JSON ----
+# NumPy's sums depend on the order of axes in memory. So an array is read with the
+# strides that it had when it was written.
 
 
 _MAGIC = b"\x93NUMPY"
 _LAYOUT_CHUNK = 1 << 22
-# Memory between the elements is kept up to this many times that of the elements.
+# Gaps between elements are kept if the memory is at most this many times the elements.
 _SPARSEST = 16
 _MOST_AXES = 64
 
@@ -265,12 +265,12 @@ _MOST_AXES = 64
 
 
 def described_array(x: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """The JSON of an array: its dtype, its shape, and its strides unless in C order.
+    """Return the JSON form of an array: dtype, shape, and strides unless in C order.
 
     Raises
     ------
     ValueError
-        If files have no form for its dtype.
+        If files have no form for the dtype.
     """
     found = {"dtype": written_dtype(x.dtype), "shape": [*x.shape]}
     if not x.flags.c_contiguous:
@@ -279,7 +279,7 @@ def described_array(x: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _strides(x: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The strides of an array, or those of a dense copy if it has large gaps."""
+    """Return the strides of an array, or those of a dense copy if it has large gaps."""
     if _extent(x.shape, x.strides, x.itemsize) <= _roomy(
         x.shape, x.strides, x.itemsize
     ):
@@ -288,7 +288,7 @@ def _strides(x: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """Bytes from the first to the last element in memory."""
+    """Return the bytes from the first to the last element in memory."""
     steps = zip(shape, strides, strict=True)
     return sum((length - 1) * abs(step) for length, step in steps) + itemsize
 
@@ -298,7 +298,7 @@ def _roomy(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> i
 
 
 def _core(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape of what is stored: an axis that repeats one element is stored once."""
+    """Return the shape to store: an axis that repeats one element is stored once."""
     if strides is None:
         return shape
     steps = zip(shape, strides, strict=True)
@@ -306,7 +306,7 @@ def _core(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int,
 
 
 def _stored(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The elements of an array that are stored."""
+    """Return the elements of an array that are stored."""
     strides = None if x.flags.c_contiguous else _strides(x)
     if strides is not None and x.size:
         x = x[tuple(slice(n) for n in _core(x.shape, strides))]
@@ -314,20 +314,20 @@ def _stored(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def npy_size(x: np.ndarray[Any, Any]) -> int:
-    """Number of bytes of the npy part of an array."""
+    """Return the number of bytes in the npy part of an array."""
     stored = _stored(x)
     return len(_header(stored.dtype, stored.shape)) + stored.nbytes
 
 
 def npy_chunks(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """The npy part of an array, in C order."""
+    """Yield the bytes of an array's npy part, in C order."""
     stored = _stored(x)
     yield _header(stored.dtype, stored.shape)
     yield from element_chunks(stored)
 
 
 def element_chunks(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """The elements of an array in C order, some at a time."""
+    """Yield the elements of an array as bytes in C order, in pieces."""
     stored = x.view(stored_dtype(x.dtype))
     if stored.size == 0:
         return
@@ -342,7 +342,7 @@ def element_chunks(x: np.ndarray[Any, Any]) -> Iterator[bytes]:
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """The bytes in front of the elements, for an array in C order.
+    """Return the npy header of an array in C order.
 
     Source: numpy.lib.format, versions 2.0 and 3.0 of the npy format.
     """
@@ -363,7 +363,7 @@ def _header_text(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
 
 
 def read_shape(written: Any) -> tuple[int, ...]:
-    """A shape of whole numbers."""
+    """Return a shape of whole numbers from its JSON form."""
     shape = as_list(written, "a shape")
     if len(shape) > _MOST_AXES:
         raise GraphFileError(f"a shape has {len(shape)} axes")
@@ -373,9 +373,9 @@ def read_shape(written: Any) -> tuple[int, ...]:
 def read_npy(
     written: Any, size: int, read: Callable[[int], bytes]
 ) -> np.ndarray[Any, Any]:
-    """Read an array of `size` bytes as its JSON describes it.
+    """Read an array of `size` bytes that its JSON form describes.
 
-    Nothing is allocated before the number of elements fits the number of bytes.
+    Memory is allocated only if the number of elements matches the number of bytes.
     """
     entries = as_entries(written, "an array", "dtype shape", "strides")
     dtype, shape = read_dtype(entries["dtype"]), read_shape(entries["shape"])
@@ -397,7 +397,7 @@ def read_npy(
 
 
 def fill(flat: np.ndarray[Any, Any], read: Callable[[int], bytes]) -> None:
-    """Read the elements of an array piece by piece."""
+    """Read the elements of an array in pieces."""
     memory = flat.view(np.uint8)
     for start in range(0, len(memory), _LAYOUT_CHUNK):
         piece = memory[start : start + _LAYOUT_CHUNK]
@@ -407,7 +407,7 @@ def fill(flat: np.ndarray[Any, Any], read: Callable[[int], bytes]) -> None:
 def read_strides(
     written: Any, shape: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...] | None:
-    """Strides that leave no large gaps; None for an array in C order."""
+    """Return strides without large gaps, or None for an array in C order."""
     if written is None:
         return None
     given = as_list(written, "the strides", len(shape))
@@ -422,7 +422,7 @@ def read_strides(
 def laid_out(
     core: np.ndarray[Any, Any], shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> np.ndarray[Any, Any]:
-    """The array of these strides whose elements are those of `core`."""
+    """Return an array with these strides that has the elements of `core`."""
     if strides is None or 0 in shape:
         return core.reshape(shape)
     memory = np.zeros(_extent(shape, strides, core.itemsize), np.uint8)
@@ -433,14 +433,14 @@ def laid_out(
     return found
 
 
-# ---- arrays in a file of their own, in the format of safetensors ----
-# It is eight bytes that give the length of a header, the header in JSON, and the
-# elements of all arrays one after another. Reading one needs no other package, and
-# takes from the file only what is used. Source: the description of the format in the
-# safetensors project, version 0.5.
+# ---- arrays in a separate file, in the safetensors format ----
+# The file has eight bytes for the length of the header, the header as JSON, and the
+# elements of all arrays one after another. Reading it needs no other package, and only
+# what is used is read. Source: the description of the format in the safetensors
+# project, version 0.5.
 
 
-# Dtype as graph files have it -> its name in safetensors.
+# Dtype as in graph files -> its name in safetensors.
 _NAMES: dict[str, str] = {
     "|b1": "BOOL",
     "|u1": "U8",
@@ -463,13 +463,13 @@ _LONGEST_HEADER = 100_000_000
 
 
 def _name(dtype: Any) -> str | None:
-    """The name of a dtype, given as the JSON of graph files."""
+    """Return the safetensors name of a dtype from its JSON form, or None."""
     written = dtype.get("name") if isinstance(dtype, dict) else dtype
     return _NAMES.get(written) if isinstance(written, str) else None
 
 
 def can_be_outside(x: np.ndarray[Any, Any]) -> bool:
-    """Whether the format has a form for an array, repeated elements aside."""
+    """Return whether an array can be in a separate file; repeated elements cannot."""
     repeats = 0 in x.strides and x.size > 1
     return not repeats and _name(written_dtype(x.dtype)) is not None
 
@@ -478,7 +478,7 @@ def can_be_outside(x: np.ndarray[Any, Any]) -> bool:
 
 
 def write_weights(file: IO[bytes], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays; those with the largest elements first, so that all are aligned."""
+    """Write arrays, those with the largest elements first, so that all are aligned."""
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header: dict[str, Any] = {"__metadata__": {"format": "np"}}
     start = 0
@@ -503,7 +503,7 @@ def write_weights(file: IO[bytes], arrays: Mapping[str, np.ndarray[Any, Any]]) -
 
 
 class WeightsReader:
-    """A safetensors file whose header has been checked.
+    """Reads a safetensors file whose header has been checked.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ class WeightsReader:
         self._header: dict[str, Any] = header
 
     def check_names(self, expected: set[str]) -> None:
-        """Raise if the file has arrays of other names, too."""
+        """Raise if the file contains arrays that the graph does not have."""
         more = set(self._header) - expected
         if more:
             raise self._error(f"the graph has no {quoted(sorted(more)[:8])}")
@@ -534,12 +534,12 @@ class WeightsReader:
     def read(
         self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
     ) -> np.ndarray[Any, Any]:
-        """An array, whose elements are read when they are used.
+        """Return an array whose elements are read from the file when they are used.
 
         Raises
         ------
         GraphFileError
-            If the file has no array of the name, or another dtype or shape.
+            If the file has no such array, or its dtype or shape differs.
         """
         entry = self._header.get(name)
         if entry is None:
@@ -570,7 +570,7 @@ class WeightsReader:
 
 
 def _read_header(file: IO[bytes]) -> tuple[int, dict[str, Any]]:
-    """Where the elements begin, and the checked header."""
+    """Return the position of the elements, and the checked header."""
     length = file.seek(0, os.SEEK_END)
     file.seek(0)
     first = file.read(8)

@@ -1,4 +1,4 @@
-"""Fields of JSON with one exact form: numbers, dtypes, classes and generators."""
+"""JSON fields with an exact form: numbers, dtypes, classes and generators."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ import numpy as np
 
 from customop.arrays.nested import TreeRules, registered_nodes
 from customop.errors import GraphFileError, quoted, shown
-from customop.schema.types import ClassFields, classes, fields_of, is_config_class
+from customop.schema.config_classes import ClassFields, fields_of, is_config_class
+from customop.schema.types import classes
 
 # ---- the error for values that a graph file cannot hold ----
 
 
 class NotWritable(Exception):
-    """Files have no form for a value; the text says why."""
+    """Raised for a value that files have no form for; the text says why."""
 
 
-# ---- checks of what JSON holds ----
-# Each gives the value, or raises with the name of the field.
+# ---- checks of JSON fields ----
+# Each function returns the value, or raises an error that names the field.
 
 
 def as_list(value: Any, what: str, length: int | None = None) -> list[Any]:
-    """A list, of a given length."""
+    """Return a list, after checking its length if one is given."""
     if not isinstance(value, list):
         raise GraphFileError(f"{what} is {shown(value)}, must be a list")
     if length is not None and len(value) != length:
@@ -37,14 +38,14 @@ def as_list(value: Any, what: str, length: int | None = None) -> list[Any]:
 
 
 def as_text(value: Any, what: str) -> str:
-    """A string."""
+    """Return a string."""
     if not isinstance(value, str):
         raise GraphFileError(f"{what} is {shown(value)}, must be a string")
     return value
 
 
 def as_line(value: Any, what: str) -> str:
-    """A string of one line, which may stand in a comment of generated code."""
+    """Return a string of one line, which is safe in a comment of generated code."""
     text = as_text(value, what)
     if text != one_line(text):
         raise GraphFileError(f"{what} is {shown(text)}, must be one line")
@@ -52,12 +53,12 @@ def as_line(value: Any, what: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without ends of lines."""
+    """Return a text with its lines joined by spaces."""
     return " ".join(text.splitlines())
 
 
 def as_integer(value: Any, what: str, below: int = 2**63, least: int = 0) -> int:
-    """A whole number from `least` up to the one before `below`."""
+    """Return a whole number that is at least `least` and below `below`."""
     if type(value) is not int:
         raise GraphFileError(f"{what} is {shown(value)}, must be a whole number")
     if not least <= value < below:
@@ -68,14 +69,14 @@ def as_integer(value: Any, what: str, below: int = 2**63, least: int = 0) -> int
 
 
 def as_object(value: Any, what: str) -> dict[str, Any]:
-    """An object of JSON, with any entries."""
+    """Return a JSON object with any entries."""
     if not isinstance(value, dict):
         raise GraphFileError(f"{what} is {shown(value)}, must be an object of JSON")
     return value
 
 
 def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
-    """An object of JSON with all entries `needed`, and no others than those `allowed`."""
+    """Return a JSON object with all `needed` and perhaps some `allowed` entries."""
     as_object(value, what)
     names = needed.split()
     for name in names:
@@ -89,38 +90,38 @@ def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[st
 
 
 def entry_of(table: Sequence[Any], index: Any, what: str) -> Any:
-    """The entry of a table that a number of the file names."""
+    """Return the table entry that has this number in the file."""
     if type(index) is not int or not 0 <= index < len(table):
         raise GraphFileError(f"there is no {what} {shown(index)}")
     return table[index]
 
 
-# ---- numbers as JSON ----
-# What JSON has no exact form for becomes an object with one text.
+# ---- numbers ----
+# Numbers without an exact JSON form become an object with one string.
 
 
-# JSON numbers above it are rounded by programs that read them as floats.
+# Programs that read JSON numbers as floats round numbers above this.
 _LARGEST = 2**53
-# Digits of the longest number that is read: 20 bytes of it take as long as one node.
+# Most digits of a number that is read. Reading 20 bytes of it takes as long as a node.
 _MOST_DIGITS = 10_000
 _NAN = struct.pack(">d", math.nan)
 
 
 def written_number(value: Any) -> Any:
-    """The JSON of an int or float."""
+    """Return the JSON form of an int or float."""
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": _float_text(value)}
     return value if abs(value) < _LARGEST else {"int": hex(value)}
 
 
 def _float_text(value: float) -> str:
-    """``"inf"``, ``"-inf"``, ``"nan"``, or the bits of another nan."""
+    """Return ``"inf"``, ``"-inf"``, ``"nan"``, or the bits of another nan."""
     bits = struct.pack(">d", value)
     return str(value) if math.isinf(value) or bits == _NAN else bits.hex()
 
 
 def read_int(written: Any) -> int:
-    """A whole number."""
+    """Return a whole number from its JSON form."""
     if type(written) is int:
         return written
     if isinstance(written, dict) and written.keys() == {"int"}:
@@ -134,7 +135,7 @@ def read_int(written: Any) -> int:
 
 
 def read_float(written: Any) -> float:
-    """A float, from a JSON number with a point or an object."""
+    """Return a float from its JSON form: a number with a point, or an object."""
     if type(written) is float:
         return written
     if isinstance(written, dict) and written.keys() == {"float"}:
@@ -149,25 +150,25 @@ def read_float(written: Any) -> float:
     raise GraphFileError(f"{shown(written)} is not a float")
 
 
-# ---- dtypes as JSON ----
-# NumPy's own text for them, and none that holds Python objects.
+# ---- dtypes ----
+# They are written as NumPy's own text. Dtypes with Python objects are refused.
 
 
 # Byte order, kind, size, and the unit of times: "<f8", "|b1", "<M8[25s]".
 _SIMPLE = re.compile(r"[<>|][biufcmMSUV]\d{1,9}(\[\d{0,9}[a-zA-Zμ]{1,7}(/\d{1,9})?\])?")
-# Structures inside structures; deeper ones are refused.
+# How deep structured dtypes may be nested.
 _DEEPEST = 16
-# The package whose dtypes NumPy knows only once it is imported: bfloat16, float8_e4m3fn.
+# NumPy knows the dtypes of this package (bfloat16, float8_e4m3fn) once it is imported.
 _EXTENSION = "ml_dtypes"
 
 
 def written_dtype(dtype: np.dtype[Any]) -> Any:
-    """The JSON of a dtype.
+    """Return the JSON form of a dtype.
 
     Raises
     ------
     ValueError
-        If files have no form for it; the text says why.
+        If files have no form for the dtype; the text says why.
     """
     if dtype.hasobject:
         raise ValueError(f"its dtype {dtype} holds Python objects")
@@ -179,13 +180,13 @@ def written_dtype(dtype: np.dtype[Any]) -> Any:
         written = _as_lists(np.lib.format.dtype_to_descr(_bare(dtype)))
         if read_dtype(written) == dtype:
             return written
-    except ValueError:  # fields that overlap
+    except ValueError:  # for example, fields that overlap
         pass
     raise ValueError(f"files have no form for its dtype {shown(dtype)}")
 
 
 def _bare(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype without notes of users, about which NumPy would warn."""
+    """Return a dtype without user metadata, about which NumPy would warn."""
     return np.lib.format.drop_metadata(dtype)
 
 
@@ -196,14 +197,14 @@ def _as_lists(described: Any) -> Any:
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that the npy of an array has."""
+    """Return the dtype that an array has in its npy part."""
     if dtype.type.__module__ == _EXTENSION:
         return np.dtype(f"<u{dtype.itemsize}")
     return _bare(dtype)
 
 
 def read_dtype(written: Any) -> np.dtype[Any]:
-    """The dtype of its JSON."""
+    """Return a dtype from its JSON form."""
     if isinstance(written, dict):
         return _extension(written)
     try:
@@ -216,7 +217,7 @@ def read_dtype(written: Any) -> np.dtype[Any]:
 
 
 def _described(written: Any, depth: int) -> Any:
-    """A description of a dtype for NumPy, if it is only names, sizes and byte orders."""
+    """Return a dtype description for NumPy, if it has only safe parts."""
     if isinstance(written, str):
         if _SIMPLE.fullmatch(written) is None:
             raise _unknown(written)
@@ -265,12 +266,12 @@ def _unknown(written: Any) -> GraphFileError:
     return GraphFileError(f"{shown(written)} is not a dtype that files have")
 
 
-# ---- classes in a graph file, by name ----
-# A file never imports a module or runs its code.
+# ---- classes, by name ----
+# Reading a file never imports a module or runs its code.
 
 
 class KnownClass:
-    """How objects of a class are taken apart for a file, and made again.
+    """How objects of a class are split into parts for a file, and made again.
 
     Attributes
     ----------
@@ -301,7 +302,7 @@ class KnownClass:
         self.registered: TreeRules | None = registered
 
     def parts(self, value: Any) -> tuple[list[Any], Any]:
-        """The parts of an object that are written, and what else it needs."""
+        """Return the parts of an object to write, and anything else that it needs."""
         if self.fields is not None:
             return self.fields.items(value), self.fields.keeps_more(value)
         if self.registered is not None:
@@ -310,10 +311,10 @@ class KnownClass:
         return list(value), None
 
     def make(self, items: list[Any], rest: Any) -> Any:
-        """An object of its parts."""
+        """Make an object from its parts."""
         if self.fields is not None:
             _check_count(self, items)
-            # A constructor is called only where an object keeps more than its fields.
+            # The constructor is called only if an object keeps more than its fields.
             made = self.fields.like if rest is True else self.fields.outline
             return made(None, items)
         if self.registered is not None:
@@ -331,12 +332,12 @@ def _check_count(known: KnownClass, items: Sequence[Any]) -> None:
 
 
 def name_of(cls: type) -> str:
-    """The qualified name of a class."""
+    """Return the qualified name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def known_class(cls: type) -> KnownClass | None:
-    """How objects of a class are written; None where files have no form for them."""
+    """Return how objects of a class are written, or None if files cannot."""
     declared = classes.get(name_of(cls))
     if issubclass(cls, enum.Enum):
         return KnownClass(cls, "enum", [*cls.__members__])
@@ -363,17 +364,17 @@ def _by_fields(fields: ClassFields) -> KnownClass:
 
 
 def is_graph_class(cls: type) -> bool:
-    """Whether objects of a class are graphs, which files have in a table of their own."""
+    """Return whether a class is a graph class; files keep graphs in their own table."""
     return callable(getattr(cls, "recompile", None))
 
 
 def class_entry(known: KnownClass) -> dict[str, Any]:
-    """The JSON of a class."""
+    """Return the JSON form of a class."""
     return {"name": name_of(known.cls), "form": known.form, "fields": [*known.names]}
 
 
 def read_class(written: Any) -> KnownClass:
-    """The class that an entry of the file names."""
+    """Return the class that an entry of the file names."""
     entry = as_entries(written, "a class", "name form fields")
     name, form = as_text(entry["name"], "the name of a class"), entry["form"]
     names = [as_text(n, "a field") for n in as_list(entry["fields"], "the fields")]
@@ -396,7 +397,7 @@ def read_class(written: Any) -> KnownClass:
 
 
 def find_known(name: str) -> KnownClass:
-    """A class by its qualified name, among those that are known in this process."""
+    """Return the class with a qualified name, among those known in this process."""
     declared = classes.get(name)
     candidates: list[Any] = [] if declared is None else [declared.cls]
     candidates += [cls for cls in registered_nodes() if name_of(cls) == name]
@@ -421,9 +422,9 @@ def _remedy(name: str, candidates: Sequence[Any]) -> str:
 
 
 def _in_modules(name: str) -> Any:
-    """The object of a qualified name in the modules that are imported, if there is one.
+    """Return the object with a qualified name in the imported modules, or None.
 
-    Names are read from dicts: the attributes of a module may run code.
+    Names are looked up in dicts, because attributes of a module may run code.
     """
     module, _, rest = name.rpartition(".")
     path = [rest]
@@ -438,15 +439,15 @@ def _in_modules(name: str) -> Any:
     return found
 
 
-# ---- random number generators in a graph file ----
-# The state of NumPy's bit generators.
+# ---- random generators ----
+# The file keeps the state of NumPy's bit generators.
 #
-# NumPy does not check a state that it is given, and reads outside of its memory where a
+# NumPy does not check a state that it is given, and reads outside its memory if a
 # position is too large. So each number is checked here.
 
 
-# Name of a bit generator -> the entries of its state, each with the number that its
-# values stay below; and for an array its length.
+# Name of a bit generator -> the entries of its state. Each entry has the bound that its
+# values stay below, and for an array its length.
 _HALF = {"has_uint32": (2, 0), "uinteger": (2**32, 0)}
 _PCG = {"state": {"state": (2**128, 0), "inc": (2**128, 0)}, **_HALF}
 _STATES: dict[str, dict[str, Any]] = {
@@ -465,12 +466,12 @@ _SEED = "entropy spawn_key pool_size children"
 
 
 def written_generator(rng: np.random.Generator) -> dict[str, Any]:
-    """The JSON of a generator.
+    """Return the JSON form of a generator.
 
     Raises
     ------
     ValueError
-        If it is not one of NumPy's own.
+        If it is not one of NumPy's own generators.
     """
     bits = rng.bit_generator
     name = type(bits).__name__
@@ -484,7 +485,7 @@ def written_generator(rng: np.random.Generator) -> dict[str, Any]:
     del state["bit_generator"]
     found = {"bit_generator": name, "state": _plain(state)}
     seed = bits.seed_seq
-    if type(seed) is np.random.SeedSequence:  # what its spawn() goes on from
+    if type(seed) is np.random.SeedSequence:  # its spawn() continues from this
         entropy: Any = seed.entropy
         found["seed"] = {
             "entropy": _plain(entropy),
@@ -496,7 +497,7 @@ def written_generator(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers as JSON: those above 64 bits as hexadecimal text."""
+    """Return numbers as JSON, those above 64 bits as hexadecimal text."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
@@ -508,7 +509,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_generator(written: Any) -> np.random.Generator:
-    """The generator of its JSON."""
+    """Return a generator from its JSON form."""
     entries = as_entries(written, "a generator", "bit_generator state", "seed")
     name = entries["bit_generator"]
     if not isinstance(name, str) or name not in _STATES:

@@ -1,4 +1,4 @@
-"""Symbolic sizes in a graph file: names, bounds, guards, and expressions as JSON."""
+"""Symbolic sizes in graph files: names, bounds, guards and expressions as JSON."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ from customop.shapes.expressions import (
 from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymBool, SymFloat, SymInt, make_int, make_number
 
-# ---- symbolic sizes as JSON: polynomials as lists of terms, conditions as trees ----
+# ---- expressions as lists of terms, conditions as trees ----
 
 
-# Parts of one expression, and products of terms that reading it may take: real ones are
-# far below.
+# Limits for reading one expression: its parts, and the products of terms that it takes.
+# Real expressions stay far below.
 _MOST_PARTS = 20_000
 _MOST_WORK = 200_000
-_DEEPEST = 150  # as captures allow
+_DEEPEST = 150  # the same limit as in captures
 _OPERATIONS = ("+", "-", "*", "/", "//", "%", "**")
-# Functions of Python and others that are not ufuncs -> how many operands they have.
+# Functions other than ufuncs -> how many operands they have.
 _FUNCTIONS = {"min": 2, "max": 2, "int": 1, "float": 1, "complex": 1, "clip": 3}
-# Name -> a class of numbers of NumPy.
+# Name -> class of NumPy numbers.
 _CLASSES = {
     cls.__name__: cls
     for cls in (np.bool_, *(np.dtype(c).type for c in "bBhHiIlLqQefdFD"))
@@ -72,7 +72,7 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def written_expression(value: Any) -> Any:
-    """The JSON of an expression, a number or a calculation in floating point."""
+    """Return the JSON form of an expression, number or floating-point calculation."""
     if isinstance(value, Expr):
         terms = sorted(value.terms.items(), key=lambda term: [*map(str, term[0])])
         return {"sum": [_term(monomial, c) for monomial, c in terms]}
@@ -96,7 +96,7 @@ def _factor(factor: Factor) -> Any:
 
 
 def written_condition(condition: Condition) -> Any:
-    """The JSON of a condition on sizes."""
+    """Return the JSON form of a condition on sizes."""
     if isinstance(condition, Logic):
         return {condition.sign: [written_condition(part) for part in condition.parts]}
     sides = (condition.left, condition.right)
@@ -107,7 +107,7 @@ def written_condition(condition: Condition) -> Any:
 
 
 def read_name(written: Any, what: str) -> str:
-    """A name that may stand in generated code."""
+    """Return a name that is safe in generated code."""
     name = as_text(written, what)
     if not name.isidentifier() or iskeyword(name) or name.startswith("__"):
         raise GraphFileError(f"{what} is {shown(name)}, which is not a name")
@@ -122,7 +122,7 @@ _SIGNS: dict[str, Callable[..., Number]] = {
 
 
 def _of_numpy(name: Any, number: Any) -> Any:
-    """A number of NumPy, of the class with this name."""
+    """Return a NumPy number of the class with this name."""
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None or isinstance(number, np.generic):
         raise GraphFileError(f"{shown(name)} is not a class of numbers of NumPy")
@@ -133,7 +133,7 @@ def _of_numpy(name: Any, number: Any) -> Any:
 
 
 def _operands(name: str) -> tuple[int, ...]:
-    """How many operands a calculation may have; nothing if there is none of the name."""
+    """Return how many operands a calculation may have; empty if it is unknown."""
     if name in _OPERATIONS:
         return (1, 2) if name == "-" else (2,)
     if name in _FUNCTIONS:
@@ -145,14 +145,14 @@ def _operands(name: str) -> tuple[int, ...]:
 
 
 class ExpressionReader:
-    """Reads one expression, within bounds of the work that it takes."""
+    """Reads one expression, and limits the work that this takes."""
 
     def __init__(self) -> None:
         self._parts = 0
         self._work = 0
 
     def read(self, written: Any, depth: int = 0) -> Any:
-        """The expression, number or calculation of its JSON."""
+        """Return an expression, number or calculation from its JSON form."""
         self._parts += 1
         if depth > _DEEPEST or self._parts > _MOST_PARTS:
             raise GraphFileError("an expression of sizes is too large")
@@ -177,7 +177,7 @@ class ExpressionReader:
         return read_int(written)
 
     def whole(self, written: Any, depth: int = 0) -> Number:
-        """An expression or whole number."""
+        """Return an expression or whole number from its JSON form."""
         found = self.read(written, depth)
         if not isinstance(found, int | Expr):
             raise GraphFileError(f"a size is {shown(written)}, must be a whole number")
@@ -240,7 +240,7 @@ class ExpressionReader:
 
 
 def read_condition(written: Any, reader: ExpressionReader, depth: int = 0) -> Condition:
-    """The condition of its JSON."""
+    """Return a condition from its JSON form."""
     if not isinstance(written, dict) or len(written) != 1 or depth > _DEEPEST:
         raise GraphFileError(f"{shown(written)} is not a condition")
     ((sign, parts),) = written.items()
@@ -255,25 +255,25 @@ def read_condition(written: Any, reader: ExpressionReader, depth: int = 0) -> Co
     return Compared(reader.read(left), sign, reader.read(right))
 
 
-# Their names and bounds, guards, and expressions.
+# ---- tables of sizes: names and bounds, guards, and expressions ----
 
 
 # ---- writing ----
 
 
 class SizeWriter:
-    """Writes sizes of several captures, each expression once."""
+    """Writes the sizes of several captures; each expression is written once."""
 
     def __init__(self) -> None:
         self.contexts: list[dict[str, Any]] = []
         self.sizes: list[dict[str, Any]] = []
         self._context_numbers: dict[int, int] = {}
         self._size_numbers: dict[tuple[int, Any], int] = {}
-        # They are found by their ids, so they must not be freed.
+        # Contexts are found by their ids, so they must not be freed.
         self._kept: list[SizeContext] = []
 
     def __call__(self, size: SymInt | SymFloat | SymBool) -> int:
-        """The number of a size in the table."""
+        """Return the number of a size in the table, and add it if it is new."""
         context = self._context_numbers.get(id(size.context))
         if context is None:
             raise NotWritable(
@@ -287,7 +287,7 @@ class SizeWriter:
         return number
 
     def context(self, context: SizeContext) -> int:
-        """The number of the sizes of a capture."""
+        """Return the number of a capture's sizes, and add them if they are new."""
         number = self._context_numbers.setdefault(id(context), len(self.contexts))
         if number == len(self.contexts):
             self._kept.append(context)
@@ -345,7 +345,7 @@ _KINDS = ("input", "named", "data")
 
 
 def read_context(written: Any) -> SizeContext:
-    """The sizes of a capture."""
+    """Return the sizes of a capture from their JSON form."""
     entries = as_entries(written, "the sizes of a graph", "names conditions")
     context = SizeContext()
     for name in as_list(entries["names"], "the names of sizes"):
@@ -390,7 +390,7 @@ def _read_guard(written: Any) -> Guard:
     condition = read_condition(entries["condition"], ExpressionReader())
     if entries["kind"] not in ("guard", "number", "check"):
         raise GraphFileError(f"{shown(entries['kind'])} is not a kind of condition")
-    # Its text goes into generated code, so it is not read from the file.
+    # Its text becomes part of generated code, so it is not read from the file.
     return Guard(
         condition,
         str(condition),
@@ -401,7 +401,7 @@ def _read_guard(written: Any) -> Guard:
 
 
 def read_size(written: Any, contexts: list[SizeContext]) -> Any:
-    """A size of one of these captures, or a condition on them."""
+    """Return a size in one of these captures, or a condition on sizes."""
     if isinstance(written, dict) and "condition" in written:
         return _read_truth(written, contexts)
     entries = as_entries(written, "a size", "context size", "hint")
@@ -414,7 +414,7 @@ def read_size(written: Any, contexts: list[SizeContext]) -> Any:
         hint = entries.get("hint")
         made = make_number(context, found, 0.0)
         if isinstance(made, SymFloat):
-            # It is not worked out: a power can take all time and memory.
+            # It is not computed, since a power could take any time and memory.
             made.hint = None if hint is None else _read_hint(hint)
         return made
     with _overflow():

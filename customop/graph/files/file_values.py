@@ -1,6 +1,6 @@
-"""Values as JSON for graph files, and back: every tag and every number is checked.
+"""Convert values to JSON for graph files and back, checking every tag and number.
 
-The tables that values refer to (classes, expressions, graphs) grow on the way.
+Meanwhile the tables that values refer to (classes, expressions, graphs) grow.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from customop.graph.node import Node
 from customop.shapes.sizes import same_shape
 from customop.shapes.symbolic import SymBool, SymFloat, SymInt
 
-# ---- values as JSON, for graph files ----
-# What JSON has no form for becomes an object of one tag.
+# ---- values to JSON ----
+# A value without a JSON form becomes an object with one tag.
 
 
-# Values inside values; Python cannot walk over much deeper ones.
+# How deep values may be nested; Python cannot walk much deeper ones.
 DEEPEST = 100
-# The classes that a `defaultdict` of a file may make values of.
+# The classes that a file may name as the factory of a `defaultdict`.
 FACTORIES: dict[str, Any] = {
     "bool": bool,
     "complex": complex,
@@ -69,16 +69,16 @@ _NAMES: dict[Any, str] = {cls: name for name, cls in FACTORIES.items()}
 
 
 class LeafMark:
-    """Takes the place of a leaf in the structure of a pytree."""
+    """Replaces a leaf in the structure of a pytree."""
 
 
 class ValueWriter:
-    """Writes values, and keeps the tables of what they refer to.
+    """Writes values as JSON, and fills the tables that they refer to.
 
     Parameters
     ----------
     add_graph : callable
-        Gives the number of a GraphModule.
+        Takes a GraphModule and returns its number.
     """
 
     def __init__(self, add_graph: Callable[[Any], int]) -> None:
@@ -86,16 +86,16 @@ class ValueWriter:
         self.sizes: SizeWriter = SizeWriter()
         self._add_graph: Callable[[Any], int] = add_graph
         self._class_numbers: dict[type, tuple[int, KnownClass]] = {}
-        # The numbers of the nodes of the graph that is being written.
+        # The numbers of the nodes in the graph that is being written.
         self.nodes: dict[Node, int] = {}
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
-        """The JSON of a value.
+        """Return the JSON form of a value.
 
         Raises
         ------
         NotWritable
-            If files have no form for it.
+            If files have no form for the value.
         """
         cls = type(value)
         if cls in _AS_THEY_ARE:
@@ -108,14 +108,14 @@ class ValueWriter:
         return self._other(value, depth + 1)
 
     def node(self, node: Node) -> int:
-        """The number of a node of the graph that is being written."""
+        """Return the number of a node in the graph that is being written."""
         number = self.nodes.get(node)
         if number is None:
             raise NotWritable(f"'{node.name}' is a node of another graph")
         return number
 
     def _other(self, value: Any, depth: int) -> Any:
-        """The JSON of a value that is written by a base class, or is an object."""
+        """Return the JSON form of a subclass of a known class, or of an object."""
         if isinstance(value, np.dtype):
             return {"dtype": self._dtype(value)}
         if isinstance(value, np.generic):
@@ -150,11 +150,11 @@ class ValueWriter:
         return number
 
     def pairs(self, value: dict[Any, Any], depth: int) -> list[Any]:
-        """Keys and values of a dict, in order."""
+        """Return the keys and values of a dict in order."""
         return [[self(k, depth), self(v, depth)] for k, v in value.items()]
 
     def fake(self, value: FakeArray) -> dict[str, Any]:
-        """The JSON of a fake array."""
+        """Return the JSON form of a fake array."""
         found = {
             "shape": [self(length) for length in value.shape],
             "dtype": self._dtype(value.dtype),
@@ -167,7 +167,7 @@ class ValueWriter:
 
 
 def _class_name(cls: type) -> str:
-    """The name of a class of numbers, such as ``"float"`` or ``"numpy.float32"``."""
+    """Return the name of a number class, such as ``"float"`` or ``"numpy.float32"``."""
     if cls in _NAMES:
         return _NAMES[cls]
     if issubclass(cls, np.generic) and getattr(np, cls.__name__, None) is cls:
@@ -176,7 +176,7 @@ def _class_name(cls: type) -> str:
 
 
 def _members(value: enum.Enum) -> list[str]:
-    """The names that make a member: several for a combination of flags."""
+    """Return the names that make up a member: several for combined flags."""
     members: Any = type(value).__members__
     if value.name in members:
         return [value.name]
@@ -191,7 +191,7 @@ def _members(value: enum.Enum) -> list[str]:
 
 
 def why_not(value: Any) -> str:
-    """Why a value cannot be written, in words."""
+    """Return the reason why a value cannot be written."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if is_array(value):
         return f"it is an array of {name}, and files hold NumPy arrays"
@@ -200,7 +200,7 @@ def why_not(value: Any) -> str:
     return f"it is {with_article(name)}, for which files have no form"
 
 
-# ---- values by their exact class ----
+# ---- writers for exact classes ----
 
 
 def _slice(write: ValueWriter, value: slice, depth: int) -> Any:
@@ -262,7 +262,7 @@ _WRITERS: dict[type, Callable[[ValueWriter, Any, int], Any]] = {
 }
 
 
-# ---- values from the JSON of graph files: every tag and every number is checked ----
+# ---- values from JSON, where every tag and every number is checked ----
 
 
 class ValueReader:
@@ -272,9 +272,9 @@ class ValueReader:
     ----------
     classes : sequence of KnownClass
     sizes : sequence
-        Symbolic sizes, and numbers made of them.
+        Symbolic sizes, and numbers computed from them.
     graphs : sequence of GraphModule
-        Those that have been read so far.
+        The graphs that have been read so far.
     """
 
     def __init__(
@@ -283,11 +283,11 @@ class ValueReader:
         self.classes = classes
         self.sizes = sizes
         self.graphs = graphs
-        # The nodes of the graph that is being read, as far as they have been made.
+        # The nodes made so far for the graph that is being read.
         self.nodes: list[Any] = []
 
     def __call__(self, written: Any, depth: int = 0) -> Any:
-        """The value of its JSON."""
+        """Return the value for its JSON form."""
         cls = type(written)
         if written is None or cls is bool or cls is str or cls is int or cls is float:
             return written
@@ -308,7 +308,7 @@ class ValueReader:
         return read(self, inner, depth + 1)
 
     def pairs(self, written: Any, depth: int) -> list[tuple[Any, Any]]:
-        """Keys and values of a dict."""
+        """Return the keys and values of a dict."""
         found = []
         for pair in as_list(written, "a dict"):
             key, value = as_list(pair, "an entry of a dict", 2)
@@ -318,11 +318,11 @@ class ValueReader:
         return found
 
     def items(self, written: Any, what: str, depth: int) -> list[Any]:
-        """The items of a list."""
+        """Return the items of a list."""
         return [self(item, depth) for item in as_list(written, what)]
 
     def size(self, written: Any, what: str, least: int = 0) -> Any:
-        """A length, fixed or symbolic."""
+        """Return a length, which may be symbolic."""
         if isinstance(written, dict) and written.keys() == {"size"}:
             found = self(written)
             if type(found) is not SymInt:
@@ -334,7 +334,7 @@ class ValueReader:
 
 
 def hashable(value: Any) -> Hashable:
-    """A value that can be a key or in a set."""
+    """Return a value after checking that it can be a key or an item of a set."""
     try:
         hash(value)
     except TypeError:
@@ -343,7 +343,7 @@ def hashable(value: Any) -> Hashable:
     return found
 
 
-# ---- a function for each tag ----
+# ---- one function for each tag ----
 
 
 def _slice_read(read: ValueReader, written: Any, depth: int) -> slice:
@@ -437,7 +437,7 @@ def _object(read: ValueReader, written: Any, depth: int) -> Any:
     except CustomOpError:
         raise
     except Exception as error:
-        # The class of a user, which may refuse any values.
+        # A user's class may refuse any values.
         raise GraphFileError(
             f"an object of {known.cls.__name__} cannot be made: {shown(error)}"
         ) from error
@@ -457,7 +457,7 @@ def _fake(read: ValueReader, written: Any, depth: int) -> FakeArray:
     dtype = read_dtype(entries["dtype"])
     try:
         device = normalize_device(as_text(entries.get("device", "cpu"), "a device"))
-        # No question is asked about sizes: it could become a guard.
+        # Nothing is compared with sizes here, since that could add a guard.
         if "strides" not in entries:
             return make_fake(shape, dtype, c_strides(shape, dtype.itemsize), device)
     except (ArgumentError, OverflowError) as error:

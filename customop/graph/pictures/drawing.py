@@ -1,8 +1,8 @@
-"""Drawings of graphs as SVG and PNG: boxes in layers, each below those it depends on.
+"""Draw graphs as SVG and PNG: boxes in layers, each below the boxes it depends on.
 
 Source: Sugiyama, Tagawa and Toda, Methods for visual understanding of hierarchical
-system structures, 1981, with the mean of neighbors for the order, and least squares with
-a least distance for the places in a row.
+system structures, 1981. The order in a row comes from the mean of the neighbors. The
+places in a row come from least squares with a least distance.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 # ---- a layered layout ----
-# Boxes in rows, each below those it depends on, with few crossings.
+# Boxes are in rows, each box below those it depends on, with few crossings.
 
 
 _GAP = 22.0  # between boxes of a row
 _ROW_GAP = 34.0
-# More bends than this, and edges are drawn straight.
+# With more bends than this, edges are drawn straight.
 _MOST_BENDS = 40_000
 _SWEEPS = 6
 
 
 class Layout:
-    """Places of boxes and edges.
+    """The places of boxes and edges.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Layout:
     x, y : list of float
         The middle of the upper side of each box.
     edges : list of list of tuple
-        For each edge the points that it goes through, down to the upper side of a box.
-        It begins at the lower side of another box, or at a bend of the longest edge of
-        that box, with which it is one line before.
+        The points of each edge, down to the upper side of a box. An edge begins at the
+        lower side of another box. It may also begin at a bend of that box's longest
+        edge, with which it shares a line up to there.
     """
 
     def __init__(self) -> None:
@@ -70,18 +70,18 @@ def lay_out(
     Parameters
     ----------
     widths : sequence of float
-        Of the boxes.
+        The widths of the boxes.
     height : float
-        Of all boxes.
+        The height of each box.
     edges : sequence of tuple
-        Pairs of boxes, of which the first comes earlier in the list of boxes.
+        Pairs of boxes; the first comes earlier in the list of boxes.
     late : sequence of bool
-        Boxes without inputs that belong just above the first box that uses them.
+        For each box: whether it has no inputs and belongs just above its first user.
 
     Returns
     -------
     Layout
-        It takes a time in proportion to boxes and edges, but for sorting the rows.
+        It takes time in proportion to the boxes and edges, apart from sorting the rows.
     """
     rows = _rows_of(len(widths), edges, late)
     chains = _Chains(rows, edges, list(widths))
@@ -109,7 +109,7 @@ def lay_out(
 def _points(
     through: Sequence[int], x: Sequence[float], rows: Sequence[int], height: float
 ) -> list[tuple[float, float]]:
-    """The points of an edge beside the boxes of the rows between."""
+    """Return the points where an edge passes the rows between its boxes."""
     found = []
     for bend in through:
         top = rows[bend] * (height + _ROW_GAP)
@@ -120,7 +120,7 @@ def _points(
 def _rows_of(
     count: int, edges: Sequence[tuple[int, int]], late: Sequence[bool]
 ) -> list[int]:
-    """The row of each box: below all that it depends on."""
+    """Return the row of each box, below all boxes that it depends on."""
     rows = [0] * count
     first_use = [0] * count
     for first, last in sorted(edges, key=lambda edge: edge[1]):
@@ -134,16 +134,16 @@ def _rows_of(
 
 
 class _Chains:
-    """Boxes, and bends of edges that cross rows: all bends of a box are one chain."""
+    """Boxes, and bends where edges cross rows; all bends of a box form one chain."""
 
     def __init__(
         self, rows: list[int], edges: Sequence[tuple[int, int]], widths: list[float]
     ) -> None:
         self.rows = [*rows]
         self.widths = widths
-        # For each edge the bends that it goes through.
+        # For each edge the bends that it passes.
         self.through: list[list[int]] = []
-        # Boxes and bends that are joined, one row apart.
+        # Pairs of boxes or bends that are joined, one row apart.
         self.pairs: list[tuple[int, int]] = []
         reach = self._reach(rows, edges)
         has_bends = sum(reach) <= _MOST_BENDS
@@ -168,7 +168,7 @@ class _Chains:
 
     @staticmethod
     def _reach(rows: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[int]:
-        """For each box, over how many rows its edges go."""
+        """Return for each box over how many rows its edges go."""
         found = [0] * len(rows)
         for first, last in edges:
             found[first] = max(found[first], rows[last] - rows[first] - 1)
@@ -190,7 +190,7 @@ def _neighbors(chains: _Chains) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def _ordered(chains: _Chains) -> list[list[int]]:
-    """The boxes and bends of each row, from left to right."""
+    """Return the boxes and bends of each row from left to right."""
     order: list[list[int]] = [[] for _ in range(max(chains.rows, default=-1) + 1)]
     for box, number in enumerate(chains.rows):
         order[number].append(box)
@@ -218,7 +218,7 @@ def _mean(box: int, neighbors: Sequence[int], place: Sequence[float]) -> float:
 
 
 def _placed(order: Sequence[Sequence[int]], chains: _Chains) -> list[float]:
-    """The middle of each box: near its neighbors, and not over others of its row."""
+    """Return the middle of each box: near its neighbors, without overlaps in a row."""
     above, below = _neighbors(chains)
     x = [0.0] * len(chains.rows)
     for row in order:
@@ -237,17 +237,17 @@ def _spread(
     widths: Sequence[float],
     x: list[float],
 ) -> None:
-    """Put the boxes of a row as near to their places as their widths allow.
+    """Put the boxes of a row as close to their wanted places as their widths allow.
 
-    Less the widths before each box, the places must not fall: neighbors that would are
-    averaged, which is the best in the sense of least squares.
+    After subtracting the widths before each box, the places must not decrease.
+    Neighbors that would decrease are averaged, which is the least-squares solution.
     """
     offsets, offset = [], 0.0
     for left, box in zip((None, *row), row, strict=False):
         if left is not None:
             offset += (widths[left] + widths[box]) / 2 + _GAP
         offsets.append(offset)
-    blocks: list[tuple[float, int]] = []  # the sum of places, and how many
+    blocks: list[tuple[float, int]] = []  # sum of places, number of places
     for place, before in zip(wanted, offsets, strict=True):
         total, count = place - before, 1
         while blocks and blocks[-1][0] / blocks[-1][1] > total / count:
@@ -260,7 +260,7 @@ def _spread(
 
 
 # ---- drawings of graphs ----
-# A box for each node, as SVG, and as PNG through matplotlib.
+# Each node is a box. PNG files are drawn by matplotlib.
 
 
 # Fill and outline of the box of each kind of node.
@@ -276,12 +276,12 @@ _LETTER, _LINE, _PAD = 6.7, 15.0, 8.0
 _LONGEST = 42
 _MARGIN = 20.0
 _TITLE = 26.0
-# The longest side of a PNG in pixels.
+# Length of the longest side of a PNG in pixels.
 _MOST_PIXELS = 16_000
 
 
 class Box(NamedTuple):
-    """A node as it is drawn: lines of text in a rectangle, and a text to hover over."""
+    """A node as drawn: a rectangle with lines of text, and a text shown on hover."""
 
     x: float
     y: float
@@ -293,7 +293,7 @@ class Box(NamedTuple):
 
 
 class Drawing:
-    """A drawing of a graph, which notebooks show.
+    """A drawing of a graph, which notebooks can show.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ class Drawing:
         return f"<Drawing of {len(self._boxes)} nodes>"
 
     def _add(self, title: str, module: GraphModule) -> None:
-        """Add a graph below those that are there."""
+        """Add a graph below those already drawn."""
         nodes = [*module.graph.nodes]
         numbers = {node: i for i, node in enumerate(nodes)}
         texts = [_lines_of(node) for node in nodes]
@@ -408,7 +408,7 @@ class Drawing:
         figure.savefig(path)
 
     def _paint(self, axes: Any) -> None:
-        """Draw with matplotlib, whose units are points of 1/72 inch."""
+        """Draw with matplotlib, whose unit is the point, 1/72 inch."""
         from matplotlib.patches import FancyBboxPatch, PathPatch  # noqa: PLC0415
         from matplotlib.path import Path as Outline  # noqa: PLC0415
 
@@ -439,7 +439,7 @@ class Drawing:
 
 
 def _paint_text(axes: Any, x: float, y: float, text: str, *, bold: bool) -> None:
-    # Not all fonts have more.
+    # Not all fonts have other characters.
     plain = "".join(c if " " <= c <= "~" else "?" for c in text)
     axes.text(
         x,
@@ -478,7 +478,7 @@ def _svg_box(box: Box) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Text as XML has it: without signs that mean something, and control characters."""
+    """Return a text for XML: markup escaped, characters that XML forbids replaced."""
     plain = "".join(c if _is_xml(c) else "\ufffd" for c in printable(text))
     for sign, name in _ENTITIES:
         plain = plain.replace(sign, name)
@@ -489,7 +489,7 @@ _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
 
 
 def _is_xml(letter: str) -> bool:
-    """Whether XML 1.0 can hold a character."""
+    """Return whether XML 1.0 allows a character."""
     code = ord(letter)
     return code in (9, 10, 13) or 32 <= code < 0xFFFE or code > 0xFFFF
 
@@ -507,7 +507,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _bezier(
     first: tuple[float, float], last: tuple[float, float]
 ) -> list[tuple[float, float]]:
-    """The corners of a curve that leaves and arrives upright."""
+    """Return the control points of a curve that leaves and arrives vertically."""
     middle = (first[1] + last[1]) / 2
     return [(first[0], middle), (last[0], middle), last]
 
@@ -516,7 +516,7 @@ def _bezier(
 
 
 def _all_graphs(module: GraphModule) -> Iterator[tuple[str, GraphModule]]:
-    """A graph and those inside it, each once, with titles."""
+    """Yield a graph and the graphs inside it, each once, with titles."""
     waiting = [(module.__name__, module)]
     seen = set()
     while waiting:
@@ -531,7 +531,7 @@ def _all_graphs(module: GraphModule) -> Iterator[tuple[str, GraphModule]]:
 
 
 def _lines_of(node: Node) -> tuple[str, ...]:
-    """Name and operator, type, and place of a node."""
+    """Return the lines of a node: name and operator, type, and place."""
     first = node.name
     if node.op == CALL:
         called = target_text(node)
@@ -549,7 +549,7 @@ def _shortened(text: str, most: int) -> str:
 
 
 def _looks(node: Node) -> tuple[str, tuple[str, str]]:
-    """The text to hover over, and the colors."""
+    """Return the hover text and the colors of a node."""
     colors = _WITH_GRAPHS if graphs_in(node) else _COLORS.get(node.op, _COLORS[CALL])
     hover = [f"{node.name}: {type_of(node)}"]
     if node.op == CALL:

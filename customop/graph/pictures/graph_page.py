@@ -1,4 +1,4 @@
-"""A page that shows the nodes of a graph, their facts and their costs."""
+"""The page that shows the nodes of a graph with their facts and costs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from customop.graph.module import GraphModule
 
 
-# ---- texts of pictures about a node ----
+# ---- texts about a node, for pictures ----
 
 
 _LONGEST = 60
 
 
 def graphs_in(node: Node) -> list[tuple[str, GraphModule]]:
-    """The graphs that a node calls or has among its arguments, each with a name."""
+    """Return the graphs that a node calls or has as arguments, each with a name."""
     if node.op != CALL:
         return []
-    # An operator that is asked for another name seeks a near one for its message: 3 ms.
+    # Asking an operator for an unknown attribute takes 3 ms, to suggest a name.
     if not isinstance(node.target, RuleTable):
         return [(str(node.target.__name__), node.target)]
     names = [p.name for p in node.target.schema.positional]
@@ -43,20 +43,20 @@ def graphs_in(node: Node) -> list[tuple[str, GraphModule]]:
 
 
 def target_text(node: Node) -> str:
-    """The operator of a call as users know it; ``np::sin`` is ``sin``."""
+    """Return the operator of a call as users know it: ``sin`` for ``np::sin``."""
     name: str = node.target.qualname
     return name.removeprefix("np::")
 
 
 def type_of(node: Node) -> str:
-    """The type of the value of a node, in short."""
+    """Return the short type of a node's value."""
     if node.op == OUTPUT:
         return ""
     return type_text(val_of(node))
 
 
 def val_of(node: Node) -> Any:
-    """Return the fake array or other value that a node has in `meta`; a constant's own."""
+    """Return the value of a constant, or what `meta` knows of a node's value."""
     found = node.meta.get("val")
     if found is None and node.op == CONSTANT:
         return node.graph.constants.get(node.target)
@@ -64,7 +64,7 @@ def val_of(node: Node) -> Any:
 
 
 def argument_text(value: Any) -> str:
-    """An argument of a call, with the names of nodes."""
+    """Return an argument of a call as text, with nodes by name."""
     if isinstance(value, Node):
         return value.name
     if hasattr(value, "in_spec"):
@@ -79,10 +79,9 @@ def argument_text(value: Any) -> str:
 
 
 # ---- the cost of a node ----
-# Operations where a formula is known, else elements of its result.
+# Operations if a formula is known; otherwise elements of its result.
 #
-# Symbolic sizes count as in the call that was captured, and as 2 where that is not
-# known.
+# Symbolic sizes count as in the captured call, or as 2 if that is unknown.
 
 
 class Cost(NamedTuple):
@@ -92,7 +91,7 @@ class Cost(NamedTuple):
     ----------
     number : int
     is_flops : bool
-        Whether it counts additions and multiplications of numbers; else elements.
+        Whether it counts additions and multiplications; otherwise it counts elements.
     """
 
     number: int
@@ -100,7 +99,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(node: Node) -> Cost:
-    """The cost of a node; inputs, constants and parts of results are free."""
+    """Return the cost of a node. Inputs, constants and parts of results are free."""
     if node.op != CALL:
         return Cost(0, is_flops=False)
     out = node.meta.get("val")
@@ -108,7 +107,7 @@ def cost_of(node: Node) -> Cost:
     if formula is not None:
         try:
             found = formula(_CostedCall(node))
-        except (LookupError, ValueError):  # without the facts that it needs
+        except (LookupError, ValueError):  # facts that the formula needs are missing
             found = None
         if found is not None:
             return Cost(int(found), is_flops=True)
@@ -116,13 +115,13 @@ def cost_of(node: Node) -> Cost:
 
 
 def bytes_of(val: Any) -> int:
-    """The bytes of the arrays in a value."""
+    """Return the bytes of the arrays in a value."""
     arrays = _arrays(val)
     return sum(math.prod(shape_of(x)) * int(x.dtype.itemsize) for x in arrays)
 
 
 def is_estimate(val: Any) -> bool:
-    """Whether a value has symbolic sizes, for which a number is put in."""
+    """Return whether a value has symbolic sizes, so that its numbers are estimates."""
     return any(is_symbolic(x.shape) for x in _arrays(val))
 
 
@@ -131,7 +130,7 @@ def _arrays(val: Any) -> list[Any]:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """Lengths of the axes as numbers."""
+    """Return the lengths of the axes as numbers."""
     return tuple([_number(length) for length in x.shape])
 
 
@@ -145,31 +144,31 @@ def _number(length: Any) -> int:
 
 
 class _CostedCall:
-    """The arguments of a call, with what is known of their arrays."""
+    """The arguments of a call, with what is known about their arrays."""
 
     def __init__(self, node: Node) -> None:
         self.values: list[Any] = node.values()
         self.out: Any = node.meta.get("val")
 
     def array(self, value: Any) -> Any:
-        """An argument as an array; raise LookupError for any other value."""
+        """Return an argument if it is an array; raise LookupError otherwise."""
         found = value.meta.get("val") if isinstance(value, Node) else value
         if not is_array(found):
             raise LookupError
         return found
 
     def shape(self, position: int) -> tuple[int, ...]:
-        """The shape of an argument."""
+        """Return the shape of an argument."""
         return shape_of(self.array(self.values[position]))
 
     @property
     def results(self) -> list[Any]:
-        """The arrays of the result."""
+        """The arrays among the results."""
         return _arrays(self.out)
 
     @property
     def factor(self) -> int:
-        """Operations on real numbers for one multiplication and one addition."""
+        """How many real operations one multiplication and one addition take."""
         return 8 if any(x.dtype.kind == "c" for x in self.results) else 2
 
     @property
@@ -179,12 +178,12 @@ class _CostedCall:
 
 
 def _elements(call: _CostedCall) -> int:
-    """One operation for each element of the result."""
+    """Count one operation for each element of the result."""
     return math.prod(shape_of(call.results[0]))
 
 
 def _elements_or_parts(complex_parts: int) -> Callable[[_CostedCall], int]:
-    """As `_elements`, where complex numbers take more operations."""
+    """Return a counter like `_elements`, with more operations for complex numbers."""
 
     def count(call: _CostedCall) -> int:
         is_complex = call.results[0].dtype.kind == "c"
@@ -194,7 +193,7 @@ def _elements_or_parts(complex_parts: int) -> Callable[[_CostedCall], int]:
 
 
 def _inputs(call: _CostedCall) -> int:
-    """One operation for each element of the argument."""
+    """Count one operation for each element of the argument."""
     return math.prod(call.shape(0))
 
 
@@ -228,13 +227,13 @@ def _convolve(call: _CostedCall) -> int:
 
 
 def _fourier(call: _CostedCall, each: float, shape: Sequence[int]) -> float:
-    """Source: the count of benchFFT, 5 n log2(n) operations for n complex numbers."""
+    """Count an FFT. Source: benchFFT, 5 n log2(n) operations for n complex numbers."""
     number = math.prod(shape)
     return each * number * math.log2(max(number, 2))
 
 
 def _matrices(cube: float) -> Callable[[_CostedCall], float]:
-    """So many operations for the cube of n, for each matrix of shape (n, n).
+    """Return a counter of `cube` times n^3 operations for each matrix of shape (n, n).
 
     Source: Golub and Van Loan, Matrix computations, 4th ed., tables of chapters 3 to 8.
     """
@@ -246,7 +245,7 @@ def _matrices(cube: float) -> Callable[[_CostedCall], float]:
 
 
 def _rectangles(square: float, cube: float) -> Callable[[_CostedCall], float]:
-    """So many operations for m n^2 and for n^3, where n is the shorter side."""
+    """Return a counter of operations for m n^2 and n^3, where n is the shorter side."""
 
     def count(call: _CostedCall) -> float:
         n, m = sorted(call.shape(0)[-2:])
@@ -263,7 +262,7 @@ def _solve(call: _CostedCall) -> float:
 _ADD = _elements_or_parts(2)
 _MULTIPLY = _elements_or_parts(6)
 
-# Operator -> operations on numbers that it takes.
+# Operator -> how many operations on numbers it takes.
 _FORMULAS: dict[str, Callable[[_CostedCall], float]] = {
     **dict.fromkeys(("np::add", "np::subtract", "np::negative"), _ADD),
     **dict.fromkeys(("np::multiply", "np::square"), _MULTIPLY),
@@ -305,15 +304,15 @@ _FORMULAS: dict[str, Callable[[_CostedCall], float]] = {
 
 
 # ---- a page that shows the nodes of a graph ----
-# It folds, searches, and needs no network.
+# It can fold and search, and needs no network.
 
 
-# Nodes that a notebook shows: its file keeps all that it shows.
+# The most nodes in a notebook, whose file stores everything it shows.
 _MOST_IN_NOTEBOOK = 20_000
 
 
 def page_html(module: GraphModule, most: int | None = None) -> str:
-    """A whole page in HTML.
+    """Return the page of a graph as HTML.
 
     Parameters
     ----------
@@ -329,26 +328,26 @@ def page_html(module: GraphModule, most: int | None = None) -> str:
 
 
 def notebook_html(module: GraphModule) -> str:
-    """The page in a frame of a notebook."""
+    """Return the page in a frame for notebooks."""
     text = page_html(module, _MOST_IN_NOTEBOOK)
     return frame(text, instead=[mono(repr(module))])
 
 
 class _Page:
-    """The data of a page."""
+    """The data that the script of the page needs."""
 
     def __init__(self, module: GraphModule, most: int | None) -> None:
         self._module = module
         self._most = most
         self._rows: list[list[Any]] = []
         self._texts: dict[str, int] = {}
-        # Graphs around the one that is being added.
+        # The graphs around the one that is being added.
         self._open: list[GraphModule] = []
         self._left_out = 0
         self._constants: dict[int, Any] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """The graph as data for the script of the page."""
+        """Return the graph as data for the page's script."""
         self._add(self._module, -1, 0)
         calls = [row for row in self._rows if row[9]]
         note = f"{self._left_out} nodes are left out: draw('graph.html') has all"
@@ -387,7 +386,7 @@ class _Page:
     def _add_part(
         self, name: str, module: GraphModule, parent: int, level: int
     ) -> None:
-        """A graph among the arguments of a node, under a row of its own."""
+        """Add a graph that is an argument of a node, below a row for the graph."""
         title = self._text(f"graph of {module.graph.count} nodes")
         none = self._text("")
         row = [parent, level, "graph", visible(name), title, none, "", 0, 0, 0, 0, none]
@@ -419,7 +418,7 @@ class _Page:
         ]
 
     def _text(self, text: str) -> int:
-        """The number of a text, which many rows have."""
+        """Return the number of a text; equal texts share one."""
         return self._texts.setdefault(visible(text), len(self._texts))
 
 

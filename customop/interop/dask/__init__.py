@@ -1,20 +1,20 @@
 """Operators on dask arrays: lazily, chunk by chunk, on any scheduler of dask.
 
-Importing it registers ``dask.array.Array`` as the kind of array ``"dask"``; dask itself is
-imported once such an array turns up. Start reading in ``derive.py``, which decides how an
-operator runs; ``chunks.py`` builds the graph.
+Importing it registers ``dask.array.Array`` as the kind of array ``"dask"``. dask is
+imported when the first such array is used. Start reading with `derive` in
+``dask_kernels.py``, which decides how an operator runs; ``chunks.py`` builds the graph.
 
-NumPy code, its gradients, tangents and batches stay lazy: nothing is computed while they are
-built. An operator of yours runs on each chunk
+NumPy code, its gradients, tangents and batches stay lazy: nothing is computed while
+they are built. Your own operator runs on each chunk
 
 - if it has ``tags=Tag.pointwise``;
 - if its schema has the shapes of its arrays: on each chunk of the axes ``...`` or ``*batch``.
   The other axes must not be chunked;
 - if it has a fake kernel and no default kernel: then no axis may be chunked.
 
-The fake kernel says what the result is before anything is computed. Any other operator with
-a default kernel gets the dask arrays themselves. ``register_kernel("dask")`` goes before all
-of these.
+The fake kernel gives the shape and dtype of the result before anything is computed. Any
+other operator with a default kernel gets the dask arrays themselves. A kernel that is
+registered with ``register_kernel("dask")`` is used before all of these.
 
 Examples
 --------

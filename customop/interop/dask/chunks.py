@@ -1,8 +1,9 @@
-"""Calls of operators on the chunks of dask arrays, and plans that bring chunks together.
+"""Call operators on chunks of dask arrays; plans say which chunks are needed together.
 
-Each axis of the arrays of a call has a label, a number. Axes of one label are cut at the same
-places, and a task gets one chunk of each. A label that no result has is whole in every task:
-its chunks are joined. This is the notation of ``dask.array.blockwise``.
+Each axis of the arrays of a call has a label, which is a number. Axes with the same
+label are cut at the same places, and a task gets one chunk along each. If no result has
+a label, every task gets the whole axis: its chunks are joined. This is the notation of
+``dask.array.blockwise``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from itertools import count
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-import cloudpickle
 import dask.array as da
 import numpy as np
 from dask import config
@@ -27,6 +27,7 @@ from customop import FakeArray
 from customop.arrays.kinds import CPU, is_array
 from customop.arrays.nested import flat, map_nested
 from customop.core.dispatch import find_kernel, kernel_for
+from customop.core.recipes import Recipe, recipe_of
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError
 from customop.schema.coerce import typed_arrays
@@ -35,105 +36,83 @@ from customop.schema.coerce import typed_arrays
 
 
 class Hole(NamedTuple):
-    """The place of an array among the arguments of a call."""
+    """Marks the place of an array among the arguments of a call."""
 
     number: int
 
 
 class ChunkCall:
-    """An operator with all its arguments but the arrays, as a task calls it.
+    """An operator with all its arguments except the arrays, as tasks call it.
 
-    In another process it is the operator of that name. One that is defined in a script,
-    a notebook or a function is not found there: its kernel travels instead.
+    In another process the operator is found, or made, at the first call: an error is the
+    task's then, and a scheduler need not have the operator.
 
     Parameters
     ----------
-    op : Operator
+    op : Operator or Recipe
+        A recipe comes from another process.
     args : sequence
-        Values of all parameters, with whole arrays.
+        Values of all parameters, with whole arrays or holes for them.
     adapt : callable, optional
-        Gives the values of a call on chunks, where they depend on the chunks.
+        Changes the values of a call on chunks, if they depend on the chunks.
     """
 
-    __slots__ = ("_ufunc", "adapt", "args", "op")
+    __slots__ = ("_op", "_sent", "_ufunc", "adapt", "args")
 
     def __init__(
         self,
-        op: RuleTable,
+        op: RuleTable | Recipe,
         args: Sequence[Any],
         adapt: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
         numbers = count()
-        self.op: RuleTable = op
-        # Chunks without axes are NumPy's scalars, for which an operator takes 25 us more
-        # than a ufunc that is its kernel.
-        kernel = find_kernel(op, CPU.name)
-        self._ufunc: Any = kernel if isinstance(kernel, np.ufunc) else None
+        self._sent: Recipe | None = op if isinstance(op, Recipe) else None
+        self._op: RuleTable | None = None
+        if not isinstance(op, Recipe):
+            self._set(op)
         self.adapt: Callable[[list[Any]], list[Any]] | None = adapt
         self.args: list[Any] = [
             map_nested(v, lambda x: Hole(next(numbers)) if is_chunked(x) else x)
             for v in args
         ]
 
+    def _set(self, op: RuleTable) -> RuleTable:
+        # Chunks without axes are NumPy's scalars, for which an operator takes 25 us more
+        # than a ufunc that is its kernel.
+        kernel = find_kernel(op, CPU.name)
+        self._ufunc: Any = kernel if isinstance(kernel, np.ufunc) else None
+        self._op = op
+        return op
+
+    def _found(self) -> RuleTable:
+        """Return the operator; it is looked for once."""
+        if self._op is None and self._sent is not None:
+            return self._set(self._sent.find(kernel_alone=True))
+        return self._op  # type: ignore[return-value]  # one of them is set
+
     def __call__(self, *chunks: Any) -> Any:
-        """Results for chunks in the places of the arrays."""
+        """Return the results for chunks in the places of the arrays."""
+        op = self._op or self._found()
         values = _filled(self.args, chunks)
         if self._ufunc is not None and self.adapt is None:
             return self._ufunc(*values)
-        return self.op.invoke(values if self.adapt is None else self.adapt(values))
+        return op.invoke(values if self.adapt is None else self.adapt(values))
 
     def __dask_tokenize__(self) -> Any:
-        kernel = kernel_for(self.op, "cpu")
-        return self.op.qualname, normalize_token(kernel), tokenize(self.args)
+        kernel = "" if self._sent else normalize_token(kernel_for(self._found(), "cpu"))
+        return self._recipe.token, kernel, tokenize(self.args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        definition = self.op.definition
-        name = getattr(definition.fn, "__qualname__", "")
-        if definition.module == "__main__" or "<locals>" in name:
-            kernel = cloudpickle.dumps(kernel_for(self.op, "cpu"))
-            return ShippedCall, (
-                kernel,
-                self.op.positional_count,
-                self.names,
-                self.args,
-            )
-        return ChunkCall, (self.op, self.args, self.adapt)
+        return ChunkCall, (self._recipe, self.args, self.adapt)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the keyword-only parameters."""
-        return tuple(p.name for p in self.op.schema.keyword_only)
-
-
-class ShippedCall:
-    """The kernel of an operator that other processes cannot import, as bytes."""
-
-    __slots__ = ("_count", "_kernel", "_loaded", "_names", "args")
-
-    def __init__(
-        self, kernel: bytes, positional: int, names: Sequence[str], args: Sequence[Any]
-    ) -> None:
-        self._kernel = kernel
-        self._count = positional
-        self._names = names
-        self._loaded: Callable[..., Any] | None = None
-        self.args: Sequence[Any] = args
-
-    def __call__(self, *chunks: Any) -> Any:
-        """Results of the kernel for chunks in the places of the arrays."""
-        loaded = self._loaded
-        if loaded is None:
-            loaded = self._loaded = cloudpickle.loads(self._kernel)
-        values = _filled(self.args, chunks)
-        keywords = dict(zip(self._names, values[self._count :], strict=True))
-        return loaded(*values[: self._count], **keywords)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ShippedCall, (self._kernel, self._count, self._names, self.args)
+    def _recipe(self) -> Recipe:
+        """What other processes get of the operator."""
+        return self._sent or recipe_of(self._found())
 
 
 def _filled(args: Sequence[Any], chunks: Sequence[Any]) -> list[Any]:
-    """The arguments with arrays in their places."""
+    """Return the arguments with each `Hole` replaced by a chunk."""
     return [
         map_nested(v, lambda x: chunks[x.number] if type(x) is Hole else x)
         for v in args
@@ -141,12 +120,12 @@ def _filled(args: Sequence[Any], chunks: Sequence[Any]) -> list[Any]:
 
 
 def is_chunked(value: Any) -> bool:
-    """Whether a value is an array that tasks get chunks of; a NumPy scalar is not."""
+    """Return whether a value is an array that can be cut into chunks (not a NumPy scalar)."""
     return isinstance(value, da.Array | np.ndarray)
 
 
 def arrays_of(args: Sequence[Any]) -> list[Any]:
-    """The arrays of a call, as arrays of dask."""
+    """Return the arrays of a call as dask arrays."""
     found = [v for value in args for v in flat(value) if is_chunked(v)]
     return [v if isinstance(v, da.Array) else da.asarray(v) for v in found]
 
@@ -155,14 +134,14 @@ def arrays_of(args: Sequence[Any]) -> list[Any]:
 
 
 class Labels(NamedTuple):
-    """Labels of the axes of all arrays, and how many results share them.
+    """Labels of the axes of all arrays of a call.
 
     Attributes
     ----------
     arrays : list of tuple of int
-        Of each array of the call.
+        The labels of each array.
     loop : tuple of int
-        Those that begin the axes of every result.
+        The labels of the first axes of every result.
     """
 
     arrays: list[tuple[int, ...]]
@@ -170,7 +149,7 @@ class Labels(NamedTuple):
 
 
 def rows(arrays: Sequence[Any], core: Sequence[int]) -> Labels:
-    """Labels of a kernel that treats each row separately, as a gufunc does.
+    """Return the labels for a kernel that treats each row separately, as a gufunc does.
 
     Parameters
     ----------
@@ -192,10 +171,10 @@ def rows(arrays: Sequence[Any], core: Sequence[int]) -> Labels:
 
 
 def fakes_of(op: RuleTable, args: Sequence[Any]) -> Any:
-    """The results of a call as the fake kernel announces them, nested as they are.
+    """Return the results of the fake kernel, nested as the operator returns them.
 
-    An axis of unknown length counts as one of length 1: only dtypes and the axes that are
-    new are read.
+    An axis of unknown length is passed as an axis of length 1. This is correct because
+    only the dtypes and the new axes of the results are read.
     """
     return op.invoke([map_nested(v, _fake) for v in args])
 
@@ -214,7 +193,7 @@ def on_chunks(
     outs: Sequence[tuple[int, ...]],
     fakes: Any,
 ) -> Any:
-    """The lazy results of a call, nested as the operator returns them.
+    """Return the lazy results of a call, nested as the operator returns them.
 
     Parameters
     ----------
@@ -222,11 +201,11 @@ def on_chunks(
     args : sequence
         Values of all parameters.
     labels : Labels
-        Of the arrays among them.
+        The labels of the arrays in `args`.
     outs : sequence of tuple of int
         Labels of each result. A label that no array has is an axis in one chunk.
     fakes : FakeArray, or nested
-        What `fakes_of` gives.
+        The result of `fakes_of`.
     """
     arrays = arrays_of(args)
     run = ChunkCall(op, args)
@@ -254,7 +233,7 @@ def on_chunks(
 
 @dataclass(frozen=True, slots=True)
 class _AllResults:
-    """A run that gives its results as one tuple."""
+    """A `ChunkCall` that returns its results as one tuple."""
 
     run: ChunkCall
 
@@ -272,7 +251,7 @@ def _item(number: int, every: Any) -> Any:
 def _whole(
     run: Callable[..., Any], labels: Labels, out: Sequence[int]
 ) -> Callable[..., Any]:
-    """A run whose arrays are whole along the axes that its result lacks."""
+    """Return a call that joins its chunks along the axes that its result lacks."""
     axes = [
         tuple([i for i, label in enumerate(own) if label not in out])
         for own in labels.arrays
@@ -282,9 +261,9 @@ def _whole(
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """A run on chunks that come in nested lists, one level for each of some axes.
+    """A call whose chunks come in nested lists, one level for each axis to join.
 
-    dask's own option to join them copies a chunk that is the only one.
+    dask's own option to join chunks also copies a single chunk.
     """
 
     run: Callable[..., Any]
@@ -299,7 +278,7 @@ class _Joined:
 
 
 def _join(chunks: Any, axes: Sequence[int]) -> Any:
-    """One array of the chunks along some axes; itself if there is only one."""
+    """Join chunks along some axes; return a single chunk without copying it."""
     found = chunks
     for _ in axes:
         if len(found) > 1:
@@ -341,12 +320,12 @@ def _blockwise(
 
 
 def _example(like: Any, rank: int, dtype: Any) -> Any:
-    """A chunk without elements, of the library of other chunks."""
+    """Return an empty chunk of the same array library as `like`."""
     return np.empty_like(like, dtype=dtype, shape=(0,) * rank)
 
 
 def _has_open_core(arrays: Sequence[Any], labels: Labels) -> bool:
-    """Whether a kernel gets an axis whole whose length is not known."""
+    """Return whether a kernel gets a whole axis whose length is not known."""
     pairs = zip(arrays, labels.arrays, strict=True)
     return any(
         np.isnan(n) and label not in labels.loop
@@ -360,7 +339,7 @@ def _new_axes(new: Mapping[int, Any]) -> dict[int, float] | None:
 
 
 def _length(n: Any) -> Any:
-    """A length that dask takes: nan for one that depends on values."""
+    """Return a length as dask expects it: nan if it depends on values."""
     return n if type(n) is int else np.nan
 
 
@@ -373,7 +352,7 @@ def summed(
     own: tuple[int, ...],
     adapt: Callable[[list[Any]], list[Any]] | None = None,
 ) -> Any:
-    """The sum of the results for the chunks along some axes.
+    """Sum the results for the chunks along some axes.
 
     Parameters
     ----------
@@ -381,15 +360,16 @@ def summed(
     args : sequence
         Values of all parameters.
     labels : Labels
-        Of the arrays among them.
+        The labels of the arrays in `args`.
     places : tuple of int
         Labels of the axes that are summed over.
     kept : tuple of int
-        Labels of the result that arrays have; its other axes are whole.
+        Labels of the result that some array has. The other axes of the result are in
+        one chunk.
     own : tuple of int
         Labels of the axes of the result.
     adapt : callable, optional
-        As `ChunkCall` takes it.
+        The same parameter of `ChunkCall`.
     """
     arrays = arrays_of(args)
     fake = fakes_of(op, args)
@@ -410,13 +390,13 @@ def summed(
     return parts.sum(tuple(range(len(places))), dtype=fake.dtype)
 
 
-# Above all labels of arrays.
+# Larger than any label of an array.
 _FRESH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Addend:
-    """A run whose result gets axes of length 1 at the front."""
+    """A `ChunkCall` whose result gets axes of length 1 in front."""
 
     run: ChunkCall
     added: int
@@ -430,16 +410,16 @@ class _Addend:
 
 
 # ---- plans ----
-# How the chunks of the arrays of NumPy's and SciPy's operators are brought together.
+# They say which chunks the operators of NumPy and SciPy need together.
 #
-# An operator that is not here, not pointwise and not in ``numpy_kernels.py`` gets whole
-# arrays.
+# An operator gets whole arrays if it has no plan, is not pointwise and has no kernel in
+# ``dask_kernels.py``.
 
 
-# Their operators may join chunks, as long as they get no larger than dask likes them.
+# Operators of these namespaces may join chunks, up to dask's own limit on their size.
 OURS = ("np", "scipy", "customop")
 
-# plan(op, values, arrays, fakes) -> labels of the arrays, labels of each result.
+# plan(op, values, arrays, fakes) returns the labels of the arrays and of each result.
 Plan: TypeAlias = Callable[
     [RuleTable, Sequence[Any], Sequence[Any], Sequence[Any]],
     tuple[Labels, list[tuple[int, ...]]],
@@ -447,13 +427,13 @@ Plan: TypeAlias = Callable[
 
 
 def by_rows(*core: int | None) -> Plan:
-    """Rows that a kernel treats separately.
+    """Return the plan for a kernel that treats rows separately.
 
     Parameters
     ----------
     *core : int or None
         How many of the last axes of each array make a row; None for all axes. The last
-        number counts for all arrays that follow.
+        number also applies to all arrays that follow.
     """
 
     def plan(
@@ -476,9 +456,10 @@ def by_rows(*core: int | None) -> Plan:
 
 
 def by_axis(name: str) -> Plan:
-    """One array, and the axis or axes that a parameter names; the others stay in chunks.
+    """Return the plan for a kernel of one array that needs some axes whole.
 
-    The axes are in the result, with other lengths perhaps, or they are left out.
+    The parameter `name` says which axes; the others stay in chunks. The result keeps
+    the whole axes, perhaps with other lengths, or lacks them.
     """
 
     def plan(
@@ -504,7 +485,7 @@ def _kept(own: Sequence[int], core: set[int]) -> tuple[int, ...]:
 def _solve(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
 ) -> tuple[Labels, list[tuple[int, ...]]]:
-    """Matrices, and vectors or matrices."""
+    """Return the labels for matrices, and vectors or matrices as right-hand sides."""
     plan = by_rows(2, 1 if arrays[1].ndim == 1 else 2)
     return plan(op, values, arrays, fakes)
 
@@ -515,7 +496,7 @@ def _solve(
 def _polyval(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
 ) -> tuple[Labels, list[tuple[int, ...]]]:
-    """Coefficients of one polynomial, and places; or of several beside places."""
+    """Return the labels for coefficients of one or several polynomials, and for points."""
     plan = by_rows(None, 0 if arrays[0].ndim == 1 else None)
     return plan(op, values, arrays, fakes)
 
@@ -523,7 +504,7 @@ def _polyval(
 def _digitize(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
 ) -> tuple[Labels, list[tuple[int, ...]]]:
-    """Places in one sequence of edges, or rows of both."""
+    """Return the labels for values and one sequence of edges, or rows of edges."""
     x, bins = arrays
     plan = by_rows(0, None) if bins.ndim == 1 else by_rows(x.ndim - bins.ndim + 1, 1)
     return plan(op, values, arrays, fakes)
@@ -573,7 +554,7 @@ PLANS: dict[str, Plan] = {
 
 
 def joined(op: RuleTable, plan: Plan) -> Callable[..., Any]:
-    """A kernel that runs on joined chunks, as a plan says."""
+    """Return a kernel that runs on chunks that are joined as a plan says."""
 
     def kernel(*args: Any, **keywords: Any) -> Any:
         values = [*args, *keywords.values()]
@@ -600,7 +581,7 @@ def joined(op: RuleTable, plan: Plan) -> Callable[..., Any]:
 def _check_whole(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], labels: Labels
 ) -> None:
-    """Raise for an axis in several chunks that the kernel needs whole."""
+    """Raise if an axis that the kernel needs whole is in several chunks."""
     for number, (x, own) in enumerate(zip(arrays, labels.arrays, strict=True)):
         core = [i for i, label in enumerate(own) if label not in labels.loop]
         cut = [i for i in core if x.numblocks[i] > 1]
@@ -613,7 +594,7 @@ def _limit() -> int:
 
 
 def _joined(x: Any, core: Sequence[int]) -> float:
-    """Bytes of the largest chunk once some axes are in one chunk."""
+    """Return the size in bytes of the largest chunk after some axes are joined."""
     lengths = [
         x.shape[i] if i in core else max(x.chunks[i], default=0) for i in range(x.ndim)
     ]
@@ -621,8 +602,8 @@ def _joined(x: Any, core: Sequence[int]) -> float:
 
 
 def _is_small(x: Any, core: Sequence[int]) -> bool:
-    """Whether joined chunks are at most as large as dask makes chunks by itself."""
-    return not _joined(x, core) > _limit()  # an unknown length is not larger
+    """Return whether joined chunks are within dask's default size of chunks."""
+    return not _joined(x, core) > _limit()  # an unknown length, nan, is not larger
 
 
 def _cut(
@@ -654,7 +635,7 @@ def _cut(
 
 
 def typed(op: RuleTable, values: Sequence[Any]) -> list[tuple[str, Any, Any]]:
-    """The arrays of a call: their parameter, their place in words, and their shape."""
+    """Return parameter name, place in words, and declared shape of each array of a call."""
     pairs = zip(op.schema.parameters, values, strict=True)
     return [
         (p.name, f"argument '{p.name}'{where}", t.shape)

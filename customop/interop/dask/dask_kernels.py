@@ -1,8 +1,9 @@
 """Kernels of operators for dask arrays.
 
-A gradient of a sum is one number in the shape of what was summed. dask would cut it into as
-many chunks as the other arrays have, each with a task. A pointwise operator takes the number
-itself; where it is known, as the 1 that a gradient begins with is, there is no task at all.
+The gradient of a sum is one number, broadcast to the shape of the summed array. dask
+would cut it into as many chunks as the other arrays have, with one task for each. So a
+pointwise operator takes the number itself. If the number is known, such as the 1 that a
+gradient begins with, no task is needed.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from customop.numpy.index_operators import ALL, key_of, layout
 from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
 
-# ---- arrays that remember what they are made of ----
-# One array in a larger shape, or constants.
+# ---- arrays that remember their source ----
+# The source is the smaller array that was broadcast, or a constant.
 
 
-# The attribute of an array that holds its name, and the array before or a constant.
+# The attribute of an array that holds its name and its source.
 _SOURCE = "customop_source"
 
 
 def broadcast(x: Any, shape: tuple[int, ...]) -> Any:
-    """An array in a larger shape, with a note of itself."""
+    """Broadcast an array, and record it as the source of the result."""
     out = da.broadcast_to(x, shape)
     return out if out is x else _noted(out, source(x))
 
 
 def filled(out: Any, value: Any) -> Any:
-    """An array with a note of the number that all its elements are."""
+    """Record the number that all elements of an array are, as its source."""
     return _noted(out, np.asarray(value, out.dtype))
 
 
@@ -61,23 +62,24 @@ def _noted(out: Any, found: Any) -> Any:
 
 
 def source(x: Any) -> Any:
-    """The array that another one was made from; other values as they are."""
+    """Return the source of an array; return other values unchanged."""
     name, found = getattr(x, _SOURCE, ("", x)) if isinstance(x, da.Array) else ("", x)
-    # An array that was written to since has another name.
+    # If the array was written to since, it has another name.
     return found if found is x or name == x.name else x
 
 
 def _own_source(x: Any) -> Any:
-    """Return the source of an array; one without axes as a scalar, part of each task.
+    """Return the source of an array; a known number is returned as a scalar.
 
-    As an array it would be a task that every worker waits for.
+    A scalar becomes part of each task. An array would be a task of its own that every
+    worker waits for.
     """
     found = source(x)
     return found[()] if isinstance(found, np.ndarray) else found
 
 
 def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel of a pointwise operator that runs on what arrays were made from."""
+    """Return a kernel of a pointwise operator that runs on the sources of its arrays."""
 
     def run(*args: Any, **keywords: Any) -> Any:
         values = [*args, *keywords.values()]
@@ -97,7 +99,7 @@ def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _constant(value: Any, shape: tuple[int, ...]) -> Any:
-    """A constant of NumPy in a larger shape, as an array of dask."""
+    """Broadcast a NumPy constant to a dask array."""
     number = np.asarray(value)
     if number.ndim:
         return broadcast(da.from_array(number), shape)
@@ -105,23 +107,22 @@ def _constant(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _is_open(arrays: list[Any]) -> bool:
-    """Whether the length of an axis is not known."""
+    """Return whether the length of some axis is not known."""
     return any(type(n) is float for v in arrays for n in v.shape)
 
 
-# ---- numpy kernels ----
-# Kernels of NumPy's operators for dask arrays that are more than a plan of their
-# chunks.
+# ---- kernels of NumPy operators ----
+# These need more than a plan of their chunks.
 
 
 def _plain(op: RuleTable) -> Callable[..., Any]:
-    """The default kernel, in NumPy's functions: dask has them."""
+    """Return the default kernel, which calls NumPy functions that dask implements."""
     kernel: Callable[..., Any] = op.rows["default"].fn
     return kernel
 
 
 def _with_lengths(op: RuleTable) -> Callable[..., Any]:
-    """The default kernel for arrays whose lengths are known: dask cuts others wrongly."""
+    """Return the default kernel; raise for unknown lengths, which dask handles wrongly."""
     plain = _plain(op)
 
     def kernel(*args: Any, **keywords: Any) -> Any:
@@ -134,7 +135,7 @@ def _with_lengths(op: RuleTable) -> Callable[..., Any]:
 
 
 def _check_known(op: RuleTable, x: Any, axes: Iterable[int]) -> None:
-    """Raise for an axis whose length depends on values that are not computed yet."""
+    """Raise if the length of an axis depends on values that are not computed yet."""
     for axis in axes:
         if np.isnan(x.shape[axis]):
             raise op.error(
@@ -149,7 +150,7 @@ def _check_known(op: RuleTable, x: Any, axes: Iterable[int]) -> None:
 
 
 def _slice(op: RuleTable) -> Callable[..., Any]:
-    """Dask's own; axes of unknown length can only be taken whole."""
+    """Return dask's own slicing; it raises if an axis of unknown length is cut."""
     plain = _plain(op)
 
     def kernel(x: Any, key: Sequence[Sequence[Any]]) -> Any:
@@ -161,7 +162,7 @@ def _slice(op: RuleTable) -> Callable[..., Any]:
 
 
 def _unless_empty(op: RuleTable) -> Callable[..., Any]:
-    """The default kernel for arrays with elements; dask has no answer for some others."""
+    """Return the default kernel; join empty arrays, for which dask sometimes fails."""
     plain, whole = _plain(op), joined(op, by_rows(None))
 
     def kernel(x: Any, *rest: Any) -> Any:
@@ -172,7 +173,7 @@ def _unless_empty(op: RuleTable) -> Callable[..., Any]:
 
 
 def _reshape(op: RuleTable) -> Callable[..., Any]:
-    """Dask's own where it merges or splits axes; else the array is joined."""
+    """Return dask's own reshape if it merges or splits axes; otherwise join the array."""
     whole = joined(op, by_rows(None))
 
     def kernel(x: Any, shape: Sequence[int]) -> Any:
@@ -180,7 +181,7 @@ def _reshape(op: RuleTable) -> Callable[..., Any]:
             _check_known(op, x, [] if tuple(shape) == (-1,) else range(x.ndim))
             try:
                 return da.reshape(x, tuple(shape))
-            except NotImplementedError:  # neither merged nor split
+            except NotImplementedError:  # axes are neither merged nor split
                 pass
         size = int(prod(x.shape))
         lengths = [n if n >= 0 else size // -prod(shape) for n in shape]
@@ -190,7 +191,10 @@ def _reshape(op: RuleTable) -> Callable[..., Any]:
 
 
 def _expand_dims(op: RuleTable) -> Callable[..., Any]:
-    """New axes by indexing; dask's own reshapes, which is one task more for each chunk."""
+    """Return a kernel that adds axes by indexing.
+
+    dask's own `expand_dims` reshapes, which takes one more task for each chunk.
+    """
 
     def kernel(x: Any, axis: Sequence[int]) -> Any:
         rank = x.ndim + len(axis)
@@ -206,9 +210,10 @@ def _ravel(op: RuleTable) -> Callable[..., Any]:
 
 
 def _triangle(op: RuleTable) -> Callable[..., Any]:
-    """A choice by flags in the same chunks; a vector is made a matrix by NumPy.
+    """Return a kernel that selects by a mask in the same chunks.
 
-    dask's own warns of complex arrays.
+    NumPy makes a matrix of a vector, in one chunk. dask's own functions warn about
+    complex arrays.
     """
     whole, is_lower = joined(op, by_rows(None)), op.name == "tril"
 
@@ -225,7 +230,7 @@ def _triangle(op: RuleTable) -> Callable[..., Any]:
 
 
 def _broadcast_to(op: RuleTable) -> Callable[..., Any]:
-    """One chunk along new axes, and a note of what it is made of."""
+    """Return a kernel that makes one chunk along new axes and records the source."""
 
     def kernel(x: Any, shape: Sequence[int]) -> Any:
         _check_known(op, x, range(x.ndim))
@@ -240,7 +245,7 @@ def _broadcast_to(op: RuleTable) -> Callable[..., Any]:
 def _labels(
     indices: Sequence[Any], rank: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """Labels of the array, of the elements at the indices, and of the indices."""
+    """Return labels of the array, of the elements at the indices, and of the indices."""
     slots = [i for i, a in enumerate(indices) if a is not None]
     own = list(range(rank))
     places = list(range(rank, rank + max(indices[i].ndim for i in slots)))
@@ -250,7 +255,7 @@ def _labels(
 
 
 def _even(indices: Sequence[Any]) -> list[Any]:
-    """Index arrays of one shape."""
+    """Broadcast index arrays to one shape."""
     slots = [i for i, a in enumerate(indices) if a is not None]
     if len(slots) == 1:
         return list(indices)
@@ -263,7 +268,7 @@ def _even(indices: Sequence[Any]) -> list[Any]:
 
 
 def _index(op: RuleTable) -> Callable[..., Any]:
-    """Dask's own; axes of no elements or of unknown length are joined."""
+    """Return dask's own indexing; empty arrays or axes of unknown length are joined."""
     plain = _plain(op)
 
     def kernel(x: Any, indices: Sequence[Any], packed: bool) -> Any:
@@ -280,7 +285,7 @@ def _index(op: RuleTable) -> Callable[..., Any]:
 
 
 def _of_chunk(values: list[Any]) -> list[Any]:
-    """The arguments of `np::scatter_add` with the lengths that a chunk has."""
+    """Return the arguments of `np::scatter_add` with the lengths of a chunk."""
     g, shape, indices = values
     slots = [i for i, a in enumerate(indices) if a is not None]
     at = layout(indices)[1]
@@ -290,7 +295,7 @@ def _of_chunk(values: list[Any]) -> list[Any]:
 
 
 def _scatter_add(op: RuleTable) -> Callable[..., Any]:
-    """The sum of what the chunks of the indices add."""
+    """Return a kernel that sums the contributions of all chunks of the indices."""
 
     def kernel(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
         indices = _even(indices)
@@ -323,14 +328,14 @@ def _index_set(op: RuleTable) -> Callable[..., Any]:
 
 
 def _fixed(labels: Sequence[Sequence[int]], outs: Sequence[Sequence[int]]) -> Any:
-    """A plan of certain labels; what no result has is joined."""
+    """Return a plan with given labels; axes that no result has are joined."""
     loop = tuple({label for out in outs for label in out})
     found = Labels([tuple(own) for own in labels], loop)
     return lambda op, values, arrays, fakes: (found, [tuple(out) for out in outs])
 
 
 def _slice_set(op: RuleTable) -> Callable[..., Any]:
-    """As dask assigns, which does not know new axes."""
+    """Return dask's own assignment, extended by new axes."""
 
     def kernel(x: Any, v: Any, key: Sequence[Any]) -> Any:
         entries = key_of(key)
@@ -347,7 +352,10 @@ def _slice_set(op: RuleTable) -> Callable[..., Any]:
 
 
 def _unslice(op: RuleTable) -> Callable[..., Any]:
-    """Zeros around what was sliced, in the chunks that were sliced; steps as dask assigns."""
+    """Return a kernel that pads with zeros and keeps the chunks.
+
+    For slices with steps, dask assigns to an array of zeros.
+    """
     plain = _plain(op)
 
     def kernel(g: Any, shape: Sequence[int], key: Sequence[Any]) -> Any:
@@ -369,7 +377,7 @@ def _unslice(op: RuleTable) -> Callable[..., Any]:
 
 
 def _with_zeros(g: Any, axis: int, before: int, after: int) -> Any:
-    """An array with zeros on both sides; where they are few, they join its outer chunks."""
+    """Pad an array with zeros along an axis; a few zeros are joined to the outer chunks."""
     widths = [0 if i != axis else before for i in range(g.ndim)]
     ends = [0 if i != axis else after for i in range(g.ndim)]
     if not before and not after:
@@ -384,7 +392,7 @@ def _with_zeros(g: Any, axis: int, before: int, after: int) -> Any:
 
 
 def _full_like(op: RuleTable) -> Callable[..., Any]:
-    """Dask's own, with a note of the number."""
+    """Return dask's own kernel, with the number recorded as the source."""
     plain = _with_lengths(op)
 
     def kernel(x: Any, value: Any, dtype: Any, shape: Any) -> Any:
@@ -399,9 +407,9 @@ def _full_like(op: RuleTable) -> Callable[..., Any]:
 
 
 def _matmul(op: RuleTable) -> Callable[..., Any]:
-    """Dask's own for two matrices; one layer for a vector, which joins those around it.
+    """Return dask's own matmul for two matrices, and one layer of tasks for a vector.
 
-    Dask makes the vector a matrix by an index, a task for each chunk.
+    dask would make the vector a matrix by indexing, which takes a task for each chunk.
     """
     plain = _plain(op)
 
@@ -422,7 +430,7 @@ def _matmul(op: RuleTable) -> Callable[..., Any]:
 
 
 def _is_whole(x: Any, axis: int) -> bool:
-    """Whether an axis is in one chunk."""
+    """Return whether an axis is in one chunk."""
     return not isinstance(x, da.Array) or x.numblocks[axis] == 1
 
 
@@ -430,7 +438,7 @@ def _is_whole(x: Any, axis: int) -> bool:
 
 
 def _counted(op: RuleTable) -> Callable[..., Any]:
-    """The sum of what is counted in each chunk."""
+    """Return a kernel that sums the counts of all chunks."""
 
     def kernel(*args: Any) -> Any:
         count = sum(hasattr(v, "ndim") for v in args)
@@ -442,7 +450,7 @@ def _counted(op: RuleTable) -> Callable[..., Any]:
     return kernel
 
 
-# Makes the kernel of an operator.
+# Name of an operator -> a function that makes its kernel.
 KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
     **{
         f"np::{name}": _plain
@@ -476,11 +484,11 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
 }
 
 
-# ---- which kernel an operator has for dask arrays ----
+# ---- the choice of a kernel ----
 
 
 def derive(op: RuleTable) -> Callable[..., Any] | None:
-    """The kernel of an operator for dask arrays; None if its default kernel serves."""
+    """Return the kernel of an operator for dask arrays; None to use its default kernel."""
     takes_arrays = any(holds_arrays(p.type) for p in op.schema.parameters)
     if COMPOSITE in op.rows or not takes_arrays:
         return None
@@ -500,7 +508,7 @@ def derive(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _plan_of(op: RuleTable) -> Plan | None:
-    """How the chunks of the arrays are brought together; None to leave it to dask."""
+    """Return the plan of an operator; None to leave its chunks to dask."""
     if op.qualname in PLANS:
         return PLANS[op.qualname]
     if Tag.pointwise in op.tags:
@@ -515,7 +523,7 @@ def _plan_of(op: RuleTable) -> Plan | None:
 def _by_shapes(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
 ) -> tuple[Labels, list[tuple[int, ...]]]:
-    """Chunks of the axes that begin every shape, ``...`` or ``*batch``."""
+    """Return the labels for chunks of the axes that begin every shape (``...``, ``*batch``)."""
     name = loop_name(op.schema)
     core: list[int | None] = []
     for _, _, shape in typed(op, values):
@@ -526,7 +534,7 @@ def _by_shapes(
 
 
 def _refused(op: RuleTable, what: str) -> Callable[..., Any]:
-    """A kernel that raises."""
+    """Return a kernel that raises, with `what` as the reason."""
 
     def kernel(*args: Any, **keywords: Any) -> Any:
         raise op.error(

@@ -1,7 +1,7 @@
-"""The bridge to JAX: operators as functions of JAX, and JAX's arrays as a kind.
+"""The bridge to JAX: operators as JAX functions, and JAX arrays as a kind of array.
 
-May import all of customop below the bridges, and JAX. Start with `jax_export`, which has
-the two primitives that JAX traces and what they run.
+It may import JAX and everything in customop below the bridges. Start with `jax_export`,
+which has the two primitives that JAX traces, and the code that they run.
 """
 
 from customop.interop.jax.jax_export import JaxFunction, export

@@ -1,6 +1,6 @@
-"""The back end "jax" of `customop.compile`: a whole graph through ``jax.jit``.
+"""The back end "jax" of `customop.compile`: it compiles a whole graph with ``jax.jit``.
 
-The numbers are NumPy's to rounding: XLA orders and fuses arithmetic as it likes.
+Results equal those of NumPy up to rounding, because XLA reorders and fuses arithmetic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from customop.arrays.nested import flat, map_outline
+from customop.arrays.nested import flat, map_outline, part_of
 from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.errors import ArgumentError
 from customop.graph.code_parts import SizeValues
@@ -26,7 +26,7 @@ from customop.transforms.trace.graph_tracer import lay_out, number
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
-    """A function of the leaves of the inputs, which XLA runs.
+    """Return a function of the input leaves that runs the graph in XLA.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     constants = _constants(module)
     given = [i for i, node in enumerate(inputs) if hasattr(node.val, "dtype")]
     leaves = module.graph.output_node.args[0]
-    # What is returned as it came is not copied; the rest once each.
+    # Inputs and constants are returned without a copy; the rest is computed once each.
     computed = [*dict.fromkeys(v for v in leaves if _is_computed(v))]
 
     numbers = [node for node in module.graph.nodes if node.target is number]
@@ -85,9 +85,9 @@ def _returned(leaf: Any, known: Mapping[Node, Any], sizes: SizeValues) -> Any:
 
 
 def _other_numbers(module: GraphModule) -> dict[str, Any]:
-    """The symbolic numbers that are not operands of ufuncs, such as lengths, by their texts.
+    """Return, by its text, each symbolic number that is not an operand, such as a length.
 
-    XLA compiles a program for each of their values.
+    XLA compiles a separate program for each value of them.
     """
     return {
         str(leaf): leaf
@@ -100,7 +100,7 @@ def _other_numbers(module: GraphModule) -> dict[str, Any]:
 
 
 class _ProgramNumber:
-    """A number that is part of the program; nan is equal to nan, and 0.0 is not -0.0."""
+    """A number that is part of the program. nan equals nan, and 0.0 differs from -0.0."""
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value
@@ -130,7 +130,7 @@ def _is_computed(leaf: Any) -> bool:
 
 
 def _constants(module: GraphModule) -> list[Node]:
-    """The constants that are arrays."""
+    """Return the nodes of constants that are arrays."""
     found = [node for node in module.graph.nodes if node.op == CONSTANT]
     return [
         n for n in found if isinstance(module.graph.constants[n.target], np.ndarray)
@@ -143,7 +143,7 @@ def _values(
     wanted: list[Node],
     sizes: Mapping[str, Any],
 ) -> list[Any]:
-    """The values of nodes, from those of inputs, constants and symbolic numbers."""
+    """Compute the values of nodes from inputs, constants and symbolic numbers."""
 
     def value(leaf: Any) -> Any:
         if isinstance(leaf, Symbolic):
@@ -158,8 +158,8 @@ def _values(
         elif node.op == CONSTANT:
             known[node] = module.graph.constants[node.target]
         elif node.op == ITEM:
-            known[node] = known[node.args[0]][node.args[1]]
-        elif node.target is lay_out:  # XLA lays out its own arrays
+            known[node] = part_of(known[node.args[0]], node.args[1])
+        elif node.target is lay_out:  # XLA chooses the layout of its arrays
             known[node] = known[node.args[0]]
         else:
             known[node] = node.target.run(
@@ -169,12 +169,15 @@ def _values(
 
 
 def _to_numpy(array: Any) -> Any:
-    """The memory of a result as an array that may be written: nobody else has it."""
+    """Return a result as a NumPy array over the same memory.
+
+    The array may be written to, since nothing else uses the memory.
+    """
     if not array.shape:
-        return np.asarray(array)[()]  # a scalar, as NumPy's functions return
+        return np.asarray(array)[()]  # a scalar, as NumPy's functions return it
     if not array.size:
         return np.empty(array.shape, array.dtype)
     array.block_until_ready()
     memory = (ctypes.c_char * array.nbytes).from_address(array.unsafe_buffer_pointer())
-    memory.owner = array  # lives as long as the memory is used
+    memory.owner = array  # keeps the memory alive
     return np.frombuffer(memory, array.dtype).reshape(array.shape)

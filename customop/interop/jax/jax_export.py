@@ -1,4 +1,4 @@
-"""`export`: an operator, or a function of NumPy's, as a function of JAX."""
+"""`export`: make a JAX function of an operator or a NumPy function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from customop.arrays.nested import (
 )
 from customop.core.codegen import generate
 from customop.core.dispatch import find_kernel
-from customop.core.njit_kernels import compiled_of
+from customop.core.numba_kernels import compiled_of
 from customop.core.operator import Operator
 from customop.core.table import RuleTable, changing
 from customop.errors import ArgumentError, DataDependentError, check_function, shown
@@ -38,29 +38,29 @@ from customop.graph.passes import frozen_key
 from customop.interop.steps import Batch, Pull, Push, Step, run_steps
 from customop.transforms.values import carried
 
-# ---- where the arrays of a call are, and what stands in all other places ----
+# ---- the arguments of a call without its arrays ----
 
 
 class ArraySlot(Frozen):
-    """The place of an array."""
+    """Marks the place of an array."""
 
     index: int
 
 
 class CallPlaces:
-    """The arguments of a call without its arrays; equal where the others are, to the bit.
+    """The arguments of a call without its arrays. Compared by the other values, to the bit.
 
     Parameters
     ----------
     values : sequence
-        Nested, with an `ArraySlot` in the place of each array.
+        Nested values, with an `ArraySlot` in the place of each array.
     """
 
     __slots__ = ("_key", "_values")
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = [*values]
-        # Of an object that has no hash it is the identity: the values keep it alive.
+        # An object without a hash is compared by identity. The values keep it alive.
         self._key: Hashable = frozen_key(self._values)
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +74,7 @@ class CallPlaces:
 
     @property
     def count(self) -> int:
-        """How many arrays there are."""
+        """The number of arrays."""
         found = 0
 
         def seen(leaf: Any) -> Any:
@@ -87,7 +87,7 @@ class CallPlaces:
         return found
 
     def filled(self, arrays: Sequence[Any]) -> list[Any]:
-        """The values with these arrays."""
+        """Return the values with the arrays in their places."""
 
         def value(leaf: Any) -> Any:
             return arrays[leaf.index] if isinstance(leaf, ArraySlot) else leaf
@@ -95,12 +95,12 @@ class CallPlaces:
         return [map_outline(nested, value) for nested in self._values]
 
 
-# ---- functions of arrays that JAX runs: a call, and what steps make of it ----
-# They are compared by what they are made of, so that JAX compiles each of them once.
+# ---- functions of arrays that JAX runs: a call, and a call under steps ----
+# They are compared by content, so that JAX compiles each of them once.
 
 
 class OperatorCall(Frozen):
-    """The call of an operator.
+    """A call of an operator.
 
     Attributes
     ----------
@@ -113,13 +113,13 @@ class OperatorCall(Frozen):
     places: CallPlaces
 
     def result(self, arrays: Sequence[Any]) -> Any:
-        """The results of the call, then the arrays that it wrote."""
+        """Return the results of the call, then the arrays that it wrote to."""
         values = self.places.filled(arrays)
         if not self.op.schema.written:
             return self.op.invoke(values)
         names = [p.name for p in self.op.schema.parameters]
         given = dict(zip(names, values, strict=True))
-        # JAX's arrays never change: what is written is a copy, which is returned.
+        # JAX arrays never change, so the operator writes to copies, which are returned.
         for name in self.op.schema.written:
             given[name] = map_result(given[name], lambda x: x.copy())
         found = self.op.invoke([*given.values()])
@@ -129,16 +129,16 @@ class OperatorCall(Frozen):
         return both[0] if len(both) == 1 else both
 
     def leaves(self, result: Any) -> list[Any]:
-        """The arrays of a result."""
+        """Return the arrays of a result."""
         return [leaf for leaf in flat(result) if leaf is not None]
 
     def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
-        """A result with other arrays."""
+        """Return a result with other arrays."""
         rest = iter(arrays)
         return map_outline(result, lambda leaf: None if leaf is None else next(rest))
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """The arrays of the result."""
+        """Return the arrays of the result."""
         return self.leaves(self.result(arrays))
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class OperatorCall(Frozen):
 
 
 class NumpyCall(Frozen):
-    """The call of a function of NumPy code.
+    """A call of a function that uses NumPy.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class NumpyCall(Frozen):
     places : CallPlaces
         Where the arrays go, among the leaves of its arguments.
     spec : Structure
-        Of the pair of positional and keyword arguments.
+        The structure of the pair of positional and keyword arguments.
     """
 
     fn: Callable[..., Any]
@@ -162,21 +162,21 @@ class NumpyCall(Frozen):
     spec: Any
 
     def result(self, arrays: Sequence[Any]) -> Any:
-        """The results of the call."""
+        """Call the function."""
         leaves = self.places.filled(arrays)
         args, kwargs = unflatten(self.spec, leaves)
         return self.fn(*args, **kwargs)
 
     def leaves(self, result: Any) -> list[Any]:
-        """The arrays of a result."""
+        """Return the arrays of a result."""
         return flatten(result)[0]
 
     def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
-        """A result with other arrays."""
+        """Return a result with other arrays."""
         return unflatten(flatten(result)[1], arrays)
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """The arrays of the result."""
+        """Return the arrays of the result."""
         return self.leaves(self.result(arrays))
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class NumpyCall(Frozen):
 
 
 class Derived(Frozen):
-    """A call after steps: derivatives and rows of it.
+    """A call under steps: its derivatives and batches.
 
     Attributes
     ----------
@@ -196,40 +196,40 @@ class Derived(Frozen):
     steps: tuple[Step, ...]
 
     def then(self, step: Step) -> Derived:
-        """The function after one more step."""
+        """Return the function under one more step."""
         return Derived(self.base, (*self.steps, step))
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """The arrays of the results."""
+        """Return the arrays of the results."""
         return run_steps(self.steps, lambda given: self.base(*given), arrays)
 
 
 # ---- kernels that XLA calls without Python ----
-# Those that numba compiles, by XLA's FFI.
+# These are the kernels that numba compiles; XLA calls them through its FFI.
 #
-# A callback takes 100 us and Python's lock, a handler 2 us. Only NumPy's kernels of
-# operators are called so, on CPUs; their derivatives are then programs of JAX that call
-# them.
+# A callback takes 100 us and Python's lock, a handler takes 2 us. Only the NumPy
+# kernels of operators are called this way, and only on CPUs. Their derivatives are JAX
+# programs that call them.
 
 
-# The kind of JAX's arrays.
+# The kind of JAX arrays.
 _KIND = "jax"
 _CONSTANTS = (bool, int, float, complex, str, type(None))
-# Handlers, which XLA keeps for as long as the process lives.
+# Handlers. XLA keeps using them until the process ends.
 _handlers: list[Any] = []
 _numbers = itertools.count()
 
 
-# ---- kernels for JAX's arrays ----
+# ---- kernels for JAX arrays ----
 
 
 def has_own_kernel(call: object) -> TypeGuard[OperatorCall]:
-    """Whether the operator of a call has a kernel for arrays of JAX."""
+    """Return whether the operator of a call has a kernel for JAX arrays."""
     return isinstance(call, OperatorCall) and _KIND in call.op.rows
 
 
 def run_own_kernel(call: OperatorCall, arrays: Sequence[Any]) -> list[Any]:
-    """The arrays that this kernel gives."""
+    """Run the operator's kernel for JAX arrays and return its results as a list."""
     positional, keywords = call.op.schema.split(call.places.filled(arrays))
     return call.leaves(call.op.rows[_KIND].fn(*positional, **keywords))
 
@@ -238,14 +238,14 @@ def run_own_kernel(call: OperatorCall, arrays: Sequence[Any]) -> list[Any]:
 
 
 def has_target(call: object) -> TypeGuard[OperatorCall]:
-    """Whether XLA may call the kernel of a call without Python, on a CPU."""
+    """Return whether XLA may call the kernel of a call without Python, on a CPU."""
     return isinstance(call, OperatorCall) and _kernel_of(call.op) is not None
 
 
 def call_target(
     call: OperatorCall, arrays: Sequence[Any], results: Sequence[Any]
 ) -> list[Any] | None:
-    """The results of a call in a program of JAX; None if Python has to call it.
+    """Call a compiled kernel in a JAX program; return None if only Python can call it.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def call_target(
 
 
 def is_fixed(op: RuleTable) -> bool:
-    """Whether the kernel is compiled for fixed types: it takes no read-only arrays."""
+    """Return whether the kernel has fixed signatures, and so takes only writable arrays."""
     kernel = _kernel_of(op)
     if kernel is None:
         return False
@@ -277,7 +277,10 @@ def _target(
     changes: int,
     is_wide: bool,
 ) -> str | None:
-    """The name of a handler that XLA knows; asked again after a kernel was registered."""
+    """Register a handler for a call with XLA and return its name; None if there is none.
+
+    `changes` is part of the cache key, so that new kernels are taken into account.
+    """
     described = _described(call, is_wide)
     if described is None:
         return None
@@ -297,7 +300,7 @@ def _target(
 
 
 def _described(call: OperatorCall, is_wide: bool) -> Sequence[Any] | None:
-    """Describe the handler of a call; None if it cannot be given some argument."""
+    """Return the fields of the `HandlerCall`; None if some argument cannot be passed."""
     schema = call.op.schema
     kernel = _kernel_of(call.op)
     values = call.places.filled([ArraySlot(i) for i in range(call.places.count)])
@@ -322,7 +325,7 @@ def _can_be_given(value: Any) -> bool:
 
 
 def _kernel_of(op: RuleTable) -> Any:
-    """The kernel for NumPy's arrays, if numba has compiled it; else None."""
+    """Return the kernel for NumPy arrays if numba has compiled it, otherwise None."""
     if "numba" not in sys.modules:
         return None
     kernel = find_kernel(op, CPU.name)
@@ -331,19 +334,19 @@ def _kernel_of(op: RuleTable) -> Any:
     return kernel if framework.is_compiled(kernel) else None
 
 
-# ---- calls that XLA makes back to Python ----
+# ---- callbacks from XLA to Python ----
 
 
 def run_on_host(
     fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
 ) -> list[np.ndarray[Any, Any]]:
-    """Run a function on NumPy's arrays; dtypes are those that JAX says.
+    """Run a function on NumPy arrays, with the dtypes that JAX expects.
 
     Parameters
     ----------
     fn : Derived
     given, wanted : sequence of array or ShapedArray
-        Have the dtypes of the arguments and of the results.
+        They have the dtypes of the arguments and of the results.
     *arrays : array
     """
     is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
@@ -355,11 +358,11 @@ def run_on_host(
 def host_call(
     fn: Derived, given: Sequence[Any], wanted: Sequence[Any]
 ) -> Callable[..., list[np.ndarray[Any, Any]]]:
-    """`run_on_host` of these, which a program of JAX calls many times.
+    """Return `run_on_host` of these arguments, for a JAX program that calls it many times.
 
-    A call of an operator on a few arrays, with one for a result, is one line of generated
-    code: in a callback nothing is in the processor's caches, and the walk through the
-    values of a call takes 8 us of 60, in place of 3 in a loop.
+    If the operator takes plain arrays and returns one, the function is a line of
+    generated code. In a callback the processor's caches are cold: walking through the
+    values of a call would take 8 us of 60, where it takes 3 us in a loop.
     """
     whole = partial(run_on_host, fn, given, wanted)
     base = fn.base
@@ -389,7 +392,7 @@ def host_call(
     params = ", ".join([f"x{i}" for i in range(len(given))])
     lines = [
         f"def call({params}):",
-        # A kernel that was registered since may need copies.
+        # A kernel registered since then may need copies.
         f"    if _op.rows is not _rows: return _whole({params})",
         f"    return [_asarray(_op.run({', '.join(texts)}), _out)]",
     ]
@@ -399,10 +402,10 @@ def host_call(
     return made
 
 
-# ---- two primitives of JAX: the call of a function, and its differential ----
+# ---- two JAX primitives: the call of a function, and its differential ----
 # The differential is linear in the tangents. Forward mode runs it; reverse mode
-# transposes it into the call of the pullback. So one export has both modes, to any
-# order, and an operator without rules for one of them works in the other.
+# transposes it into a call of the pullback. So one export has both modes, to any order,
+# and an operator without a rule for one mode works in the other.
 
 
 _call = Primitive("customop_call")
@@ -412,7 +415,7 @@ _differential.multiple_results = True
 
 
 def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
-    """Call a function with arrays of JAX, concrete or traced."""
+    """Call a function with JAX arrays, concrete or traced."""
     found: list[Any] = _call.bind(*arrays, fn=fn)
     return found
 
@@ -429,7 +432,7 @@ def _run(*arrays: Any, fn: Derived) -> list[Any]:
 
 
 def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
-    """Shapes and dtypes of the results."""
+    """Return the shapes and dtypes of the results."""
     given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
     return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
 
@@ -438,7 +441,10 @@ def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
 def _result_types(
     fn: Derived, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
 ) -> Sequence[Any]:
-    """The same; asked again after a rule was registered."""
+    """Return what `_results` does.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
     found = fn(*[FakeArray(shape, dtype) for shape, dtype in given])
     dtypes = [jax.dtypes.canonicalize_dtype(y.dtype) for y in found]
     return [ShapedArray(y.shape, t) for y, t in zip(found, dtypes, strict=True)]
@@ -449,7 +455,7 @@ _call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
 
 
 def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
-    """The call in a program: of functions that XLA calls, or back to Python."""
+    """Put a call into a JAX program: as a function that XLA calls, or as a callback."""
     avals = [jax.typeof(x) for x in arrays]
     wanted = _results(fn, avals)
     results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
@@ -468,22 +474,23 @@ def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
 
 
 def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Derivatives and rows as a program, in which the operator is called.
+    """Write derivatives and batches as a JAX program that calls the operator.
 
-    None if a rule asks for the values of its arrays: it is then run on the host.
+    Return None if a rule needs the values of its arrays; the rule then runs on the
+    host.
     """
-    # Late, since arrays of JAX become a kind, on which rules run.
+    # Imported late: JAX arrays become a kind, so that rules run on them.
     import_module("customop.interop.jax.jax_kind").register_jax_arrays()
     try:
         found = carried(fn, arrays, {})
     except (DataDependentError, jax.errors.ConcretizationTypeError):
         return None
-    # A rule may give a constant of NumPy.
+    # A rule may return a NumPy constant.
     return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
 
 
 def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
-    """Tell JAX how a primitive becomes a program."""
+    """Tell JAX how to lower a primitive."""
     for platform in (None, "cpu"):
         lowered = partial(_lowered, platform is not None)
         rule = mlir.lower_fun(partial(of_call, lowered), multiple_results=True)
@@ -496,7 +503,7 @@ _register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
 
 
 def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
-    """Shapes and dtypes of the results: no rule for forward mode is needed for them."""
+    """Return the shapes and dtypes of the results, without using a forward-mode rule."""
     found = _results(fn, avals[: len(wanted)])
     return [aval for aval in found if is_inexact(aval.dtype)]
 
@@ -512,7 +519,7 @@ _register(
 
 
 def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
-    """From arguments and tangents of some of them to tangents of the results."""
+    """Return the function from arguments and some tangents to tangents of the results."""
     return fn.then(Push(_places(wanted), is_dense=True))
 
 
@@ -592,7 +599,7 @@ def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
 def _differential_batch(
     arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
 ) -> Any:
-    """The differential of the function of rows; an argument has rows as its tangent has."""
+    """Batch the differential; an argument is batched if its tangent is, and vice versa."""
     count = len(wanted)
     size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
     places = _places(wanted)
@@ -623,28 +630,28 @@ batching.primitive_batchers[_call] = _call_batch
 batching.primitive_batchers[_differential] = _differential_batch
 
 
-# ---- `export`: an operator, or a function of NumPy's, as a function of JAX ----
+# ---- export ----
 
 
 def export(op: Callable[..., Any]) -> JaxFunction:
-    """Make a function of JAX's arrays.
+    """Make a JAX function of an operator or of a NumPy function.
 
-    It runs on the host, also inside ``jax.jit``, by a callback. Shapes and dtypes of its
-    results are those of the fake kernel; derivatives in both modes and to any order, and
-    rows for ``jax.vmap``, are those of the rules.
+    It runs on the host; inside ``jax.jit`` it is a callback. Shapes and dtypes of its
+    results come from the fake kernel. Derivatives in both modes and to any order, and
+    batches for ``jax.vmap``, come from the operator's rules.
 
     Parameters
     ----------
     op : Operator or callable
-        Or a function of arrays that is made of operators and NumPy's functions.
+        An operator, or a function of arrays that uses operators and NumPy functions.
 
     Returns
     -------
     JaxFunction
-        Takes what `op` takes, with arrays of JAX in the place of NumPy's, and returns
-        arrays of JAX. Other arguments are constants of the compiled program. JAX's arrays
-        never change: those that `op` writes to come back after its own results, in the
-        order of ``op.schema.written``.
+        Takes the arguments of `op`, with JAX arrays in the place of NumPy arrays, and
+        returns JAX arrays. Other arguments are constants of the compiled program. JAX
+        arrays never change: if `op` writes to an argument, the new array is returned
+        after the results of `op`, in the order of ``op.schema.written``.
 
     Raises
     ------
@@ -653,8 +660,9 @@ def export(op: Callable[..., Any]) -> JaxFunction:
 
     Notes
     -----
-    Without ``jax_enable_x64`` JAX has no 64-bit numbers: it gives 32-bit arrays in, and
-    results are rounded to them. dtypes that NumPy lacks, such as bfloat16, are refused.
+    Without ``jax_enable_x64`` JAX has no 64-bit numbers: it passes 32-bit arrays to
+    `op`, and results are rounded to 32 bits. dtypes that NumPy lacks, such as bfloat16,
+    are refused.
 
     Examples
     --------
@@ -707,7 +715,7 @@ class JaxFunction:
         return dtype
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator, or enter the call into the program that JAX traces."""
+        """Call the operator, or add the call to the program that JAX traces."""
         arrays: list[Any] = []
         fakes: dict[int, int] = {}
 
@@ -742,7 +750,7 @@ class JaxFunction:
 
 
 def _say_jax(error: ArgumentError) -> None:
-    """Name an array of JAX as such, where the error names the fake one in its place."""
+    """Change an error that names a fake array, so that it names the JAX array instead."""
     if "FakeArray" in error.what:
         error.what = error.what.replace("FakeArray", "an array of JAX")
         error.do = (
@@ -755,7 +763,10 @@ def _say_jax(error: ArgumentError) -> None:
 def _example(
     fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]], changes: int
 ) -> Any:
-    """A result without data; asked again after a rule was registered."""
+    """Return a result without data.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
     found = fn.result([FakeArray(shape, dtype) for shape, dtype in types])
     for leaf in fn.leaves(found):
         _check_result(fn, leaf)
@@ -763,7 +774,7 @@ def _example(
 
 
 def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
-    """Raise unless JAX can have a result: an array of a known shape."""
+    """Raise if a result is not an array of a known shape, as JAX requires."""
     if not is_array(leaf):
         raise ArgumentError(
             f"{fn} returns {shown(leaf)}, JAX's functions return arrays",

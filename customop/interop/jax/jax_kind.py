@@ -1,7 +1,8 @@
-"""JAX's arrays as a kind: operators and NumPy's functions run on them.
+"""JAX arrays as a kind: operators and NumPy functions run on them.
 
-Each gives NumPy's dtype, which is not always JAX's: operands are converted as NumPy does,
-and results to what the fake kernel says. Operators that are not here run on the host.
+Results have the dtypes of NumPy, which sometimes differ from those of JAX. So operands
+are converted as NumPy does, and results to the dtype of the fake kernel. Operators that
+are not listed here run on the host.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from customop.errors import ArgumentError
 from customop.interop.jax.jax_export import ArraySlot, CallPlaces, JaxFunction, is_fixed
 from customop.numpy.index_operators import key_of
 
-# ---- functions of JAX for the operators of NumPy ----
-# What runs on a device, and is compiled.
+# ---- JAX functions for the operators of NumPy ----
+# They run on the device and are compiled.
 
 
-# XLA drops the sign of a zero imaginary part, which chooses the side of a branch cut
+# XLA drops the sign of a zero imaginary part, which selects the side of a branch cut
 # (jaxlib 0.10.2).
 ON_HOST_IF_COMPLEX = frozenset(("sqrt", "arcsin", "arccos", "arcsinh", "arccosh"))
 
 
 def _of_ufunc(name: str) -> Callable[..., Any]:
-    """A ufunc of JAX on operands that are converted to NumPy's loop."""
+    """Return a JAX ufunc that converts its operands to the dtypes of NumPy's loop."""
     ufunc, function = getattr(np, name), getattr(jnp, name)
 
     def run(*operands: Any) -> Any:
@@ -48,19 +49,19 @@ def _of_ufunc(name: str) -> Callable[..., Any]:
 
 
 def _asked(value: Any) -> Any:
-    """The type of an operand for NumPy: its dtype, or the class of a number of Python."""
+    """Return the dtype of an operand, or the class of a Python number."""
     if type(value) in (int, float, complex):
         return type(value)
     return np.dtype(bool) if type(value) is bool else np.dtype(value.dtype)
 
 
 def _known(dtype: Any) -> Any:
-    """A dtype as JAX has it: of 32 bits, unless 64 are on."""
+    """Return the dtype that JAX uses instead: it has 32 bits unless 64 are enabled."""
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def _promoted(arrays: Sequence[Any]) -> list[Any]:
-    """Arrays of the dtype that NumPy finds for all of them."""
+    """Convert arrays to the dtype to which NumPy promotes them."""
     dtype = _known(np.result_type(*[np.dtype(x.dtype) for x in arrays]))
     return [jnp.asarray(x, dtype) for x in arrays]
 
@@ -78,7 +79,7 @@ def _scatter_add(g: Any, shape: Any, indices: Any) -> Any:
 
 
 def _square(x: Any) -> Any:
-    """NumPy takes one row for all rows of a square."""
+    """Repeat a vector as all rows of a square matrix, as `np.tril` does."""
     return x if x.ndim > 1 else jnp.broadcast_to(x, (x.size, x.size))
 
 
@@ -103,7 +104,7 @@ def _reduced(name: str) -> Callable[..., Any]:
 
 
 def _spread(name: str) -> Callable[..., Any]:
-    """np.var and np.std."""
+    """Return the function for `np.var` or `np.std`."""
     function = getattr(jnp, name)
 
     def run(x: Any, axis: Any, keepdims: Any, ddof: Any, dtype: Any) -> Any:
@@ -127,7 +128,7 @@ _UFUNCS = (
     *("logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("invert", "heaviside", "nextafter"),
 )
-# Name of an operator of NumPy -> a function of the values of all its parameters.
+# Name of a NumPy operator -> a function of the values of all its parameters.
 NATIVE: Mapping[str, Callable[..., Any]] = {
     **{name: _of_ufunc(name) for name in _UFUNCS},
     **{name: _reduced(name) for name in ("sum", "prod", "mean", "max", "min")},
@@ -171,14 +172,14 @@ def _inexact(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(float)
 
 
-# ---- JAX's arrays as a kind: operators and NumPy's functions run on them ----
+# ---- JAX arrays as a kind ----
 
 
 def register_jax_arrays() -> None:
-    """Make arrays of JAX, also traced ones, a kind of array with the name ``"jax"``.
+    """Register JAX arrays, including traced ones, as the kind of array ``"jax"``.
 
-    Operators of NumPy run as functions of JAX where it has them; all others run on the
-    host, by a callback where JAX traces.
+    NumPy operators run as JAX functions where JAX has them. All others run on the host,
+    by a callback if JAX is tracing.
     """
     for cls in (type(jnp.zeros(())), Tracer):
         register_array_type(
@@ -189,7 +190,7 @@ def register_jax_arrays() -> None:
             accepts=("cpu",),
             immutable=True,
             derive=_kernel,
-            checked=False,  # JAX warns that its threads end where a process forks
+            checked=False,  # opcheck forks, and JAX warns about that
         )
 
 
@@ -199,7 +200,7 @@ def _from_numpy(x: Any) -> Any:
 
 
 def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that keeps 64 bits of its arguments where JAX has 32 by default."""
+    """Return a kernel that keeps 64-bit arguments, which JAX rounds to 32 bits by default."""
 
     def run(*values: Any, **named: Any) -> Any:
         leaves = flat([*values, *named.values()])
@@ -217,7 +218,7 @@ def _is_wide(dtype: np.dtype[Any]) -> bool:
 
 
 def _kernel(op: RuleTable) -> Callable[..., Any] | None:
-    """The kernel of an operator for JAX's arrays; None if it makes arrays of nothing."""
+    """Return the kernel of an operator for JAX arrays; None if it creates arrays."""
     assert isinstance(op, Operator)
     if op.is_factory:
         return None
@@ -250,7 +251,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
-    """NumPy's kernel: at once for arrays with values, by a callback for traced ones."""
+    """Return a kernel that runs the NumPy kernel: directly, or by a callback in a trace."""
     in_program = JaxFunction(op)
 
     def kernel(*values: Any, **named: Any) -> Any:
@@ -274,7 +275,7 @@ def _to_copy(leaf: Any) -> Any:
 
 
 def _refusing(op: RuleTable) -> Callable[..., Any]:
-    """Return a kernel that raises: JAX's arrays cannot be written, and do not draw."""
+    """Return a kernel that raises: JAX arrays cannot be written to, and do not draw."""
 
     def refuse(*values: Any, **named: Any) -> Any:
         if op.schema.written:
@@ -296,7 +297,10 @@ def _refusing(op: RuleTable) -> Callable[..., Any]:
 def _result_dtype(
     op: RuleTable, places: CallPlaces, types: Sequence[Any], changes: int
 ) -> Any:
-    """The dtype that NumPy gives; asked again after a rule was registered."""
+    """Return the dtype that NumPy gives.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
     values = places.filled([FakeArray(shape, dtype) for shape, dtype in types])
     (found,) = flat(op.invoke(values))
     return found.dtype

@@ -1,9 +1,10 @@
-"""Operators in code that numba compiles; imported for its effect.
+"""Operators in code that numba compiles. Import this module for its effect.
 
-Functions of numba are kernels as they are, for `customop.custom_op` and ``register_kernel``:
-those of ``njit`` and ``vectorize``, and those of ``guvectorize``, whose signatures are
-schemas. With this module imported, an operator can be called in ``njit`` code where its
-kernel for NumPy is such a function. ``handlers`` compiles what XLA calls without Python.
+Functions compiled by ``njit``, ``vectorize`` or ``guvectorize`` can be passed to
+`customop.custom_op` and ``register_kernel`` unchanged; the signature of a
+``guvectorize`` function gives the schema. After this module is imported, ``njit`` code
+can call an operator whose NumPy kernel is such a function. ``njit_calls.py`` also
+compiles functions that XLA calls without Python.
 
 Examples
 --------

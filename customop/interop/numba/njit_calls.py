@@ -1,4 +1,4 @@
-"""Operators in code that numba compiles, and functions for XLA around such kernels."""
+"""Call operators in code that numba compiles, and compile kernels for XLA."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from customop.arrays.kinds import DEFAULT
 from customop.core.codegen import generate
-from customop.core.njit_kernels import compiled_of
+from customop.core.numba_kernels import compiled_of
 from customop.core.operator import Operator
 from customop.errors import MissingRuleError
 from customop.frozen import Frozen
 
-# ---- the parts of numba that are used, or an error that says what to install ----
+# ---- the import of numba ----
 
 
 def _imported() -> Any:
@@ -44,7 +44,7 @@ NumbaError: Any = import_module("numba.core.errors").NumbaError
 
 
 def type_in_code(value: Any) -> Any:
-    """The type of a function in compiled code; raise NumbaError for others."""
+    """Return the type of a function in compiled code; raise NumbaError if it has none."""
     target = import_module("numba.core.registry").cpu_target
     return target.typing_context.resolve_value_type(value)
 
@@ -55,24 +55,25 @@ _GUFunc: Any = import_module("numba.np.ufunc.gufunc").GUFunc
 
 
 def is_compiled(fn: Any) -> bool:
-    """Whether compiled code can call a function, from any thread at any time."""
+    """Return whether compiled code can call a function from any thread at any time."""
     if isinstance(fn, _Dispatcher):
-        # The threads of parallel code may be asked for by one caller at a time.
+        # Only one caller at a time may use the threads of parallel code.
         options = fn.targetoptions
         return not (options.get("parallel") or options.get("forceobj"))
     return isinstance(fn, _DUFunc | _GUFunc)
 
 
 def has_fixed_types(fn: Any) -> bool:
-    """Whether a function of njit has signatures: it takes no read-only arrays then."""
+    """Return whether an njit function has fixed signatures (only for writable arrays)."""
     return isinstance(fn, _Dispatcher) and not getattr(fn, "_can_compile", True)
 
 
-# ---- operators in code that numba compiles: calls of their kernels ----
+# ---- operators in code that numba compiles ----
+# Calling an operator there calls its kernel.
 
 
 def register_type() -> None:
-    """Tell numba the type of an operator: that of its kernel."""
+    """Tell numba that the type of an operator is the type of its kernel."""
     typeof_impl.register(Operator)(_type_of)
 
 
@@ -82,7 +83,7 @@ def _type_of(op: Operator[..., Any], context: Any) -> Any:
         if row is not None:
             return type_in_code(compiled_of(row.fn))
     except (NumbaError, ValueError):
-        pass  # numba does not know what it is; the error below says so
+        pass  # numba does not support it; the error below says so
     raise op.error(
         MissingRuleError,
         " has no kernel that numba can call in compiled code",
@@ -91,20 +92,20 @@ def _type_of(op: Operator[..., Any], context: Any) -> Any:
     )
 
 
-# ---- functions that XLA calls without Python, around kernels that numba compiles ----
-# XLA passes one pointer to a struct of 64-bit words: of a question about the handler,
-# or of a call with the memory of arguments and results. The places of the words are
-# those of ``xla/ffi/api/c_api.h``, version 0.1 to 0.3, which XLA keeps for a year after
-# a change.
+# ---- handlers: functions around compiled kernels that XLA calls without Python ----
+# XLA passes one pointer to a struct of 64-bit words. The struct is either a question
+# about the handler, or a call with the memory of arguments and results. The places of
+# the words are those of ``xla/ffi/api/c_api.h``, versions 0.1 to 0.3. XLA keeps a
+# version for a year after a change.
 
 
-_INTERNAL = 13  # the code of the error, as absl::StatusCode has it
+_INTERNAL = 13  # the code of the error in absl::StatusCode
 
-# Words of the structs, by their places.
-_EXTENSION, _API, _ARGS, _RESULTS = 1, 2, 9, 14  # of a call
-_DATA, _DIMS = 3, 5  # of a buffer
-_KIND, _METADATA, _VERSION = 1, 3, 3  # of the question, and where its answer goes
-_API_VERSION, _ERROR_CREATE = 4, 6  # of XLA's own functions
+# Indices of words in the structs.
+_EXTENSION, _API, _ARGS, _RESULTS = 1, 2, 9, 14  # in a call
+_DATA, _DIMS = 3, 5  # in a buffer
+_KIND, _METADATA, _VERSION = 1, 3, 3  # in a question, and the place of its answer
+_API_VERSION, _ERROR_CREATE = 4, 6  # in the table of XLA's functions
 
 
 class BufferType(Frozen):
@@ -121,18 +122,19 @@ class HandlerCall(Frozen):
     ----------
     kernel : function of numba
     name : str
-        Of the operator, for errors.
+        The name of the operator, for errors.
     values : tuple
-        Those of the parameters: an int is the place of an array among the arguments, and
-        a tuple holds a constant.
+        The values of the parameters: an int is the index of an array among the
+        arguments, and a tuple holds a constant.
     named : tuple of str
         Names of the last parameters, which are passed by keyword.
     written : tuple of int
-        Places in `values` of arrays that the kernel writes. They are the last results.
+        Indices in `values` of arrays that the kernel writes to. They are the last
+        results.
     fills : bool
         Whether the kernel is a gufunc, which takes its results as arguments.
     narrows : bool
-        Whether results of 64 bits are rounded to 32.
+        Whether 64-bit results are rounded to 32 bits.
     """
 
     kernel: Callable[..., Any]
@@ -147,7 +149,7 @@ class HandlerCall(Frozen):
 def handler_of(
     call: HandlerCall, inputs: Sequence[BufferType], outputs: Sequence[BufferType]
 ) -> Any:
-    """The compiled handler of a call, or None if numba cannot compile it.
+    """Return the compiled handler of a call, or None if numba cannot compile it.
 
     Parameters
     ----------
@@ -157,11 +159,11 @@ def handler_of(
     Returns
     -------
     numba CFunc or None
-        It has an ``address``, as long as it lives.
+        Its ``address`` is valid as long as the object lives.
     """
     if not is_compiled(call.kernel):
         return None
-    # Kernels with fixed signatures take no arrays that cannot be written: they get copies.
+    # Kernels with fixed signatures do not accept read-only arrays, so they get copies.
     for is_copied in (False, True):
         try:
             return _compiled(call, inputs, outputs, is_copied)
@@ -210,7 +212,7 @@ def _compiled(
 def _views(
     struct: str, letter: str, arrays: Sequence[BufferType], names: dict[str, Any]
 ) -> list[str]:
-    """Lines that make arrays of XLA's memory."""
+    """Return lines of code that make arrays over XLA's memory."""
     lines = []
     for i, array in enumerate(arrays):
         name = f"{letter}{i}"
@@ -226,7 +228,7 @@ def _views(
 
 
 def _body(call: HandlerCall, count: int, names: dict[str, Any]) -> list[str]:
-    """Lines that call the kernel and copy its results into XLA's memory."""
+    """Return lines of code that call the kernel and copy its results into XLA's memory."""
     texts, lines = [], []
     first_written = count - len(call.written)
     for i, value in enumerate(call.values):
@@ -274,13 +276,13 @@ def _failed() -> list[str]:
 
 
 def _message(text: str) -> np.ndarray[Any, Any]:
-    """The words of XLA_FFI_Error_Create_Args; its memory must live."""
+    """Return the words of XLA_FFI_Error_Create_Args; the caller must keep them alive."""
     raw = ctypes.create_string_buffer(text.encode())
     _texts.append(raw)
     return np.array([32, 0, ctypes.addressof(raw), _INTERNAL], np.int64)
 
 
-# Texts of errors, as long as the process lives, as XLA keeps its handlers.
+# Texts of errors. XLA keeps its handlers until the process ends, so these must stay.
 _texts: list[Any] = []
 
 # ---- pointers ----
@@ -295,13 +297,13 @@ def _as_pointer(signature: Any) -> Any:
 
 @intrinsic
 def _words(context: Any, address: Any) -> Any:
-    """The 64-bit words at an address."""
+    """Return a pointer to the 64-bit words at an address."""
     return _as_pointer(types.CPointer(types.int64)(types.int64))
 
 
 @cache
 def _pointer(dtype: np.dtype[Any]) -> Any:
-    """A function that makes a pointer to elements of an address."""
+    """Return a function that turns an address into a pointer to elements of a dtype."""
     element = numba.from_dtype(dtype)
 
     @intrinsic
@@ -313,13 +315,13 @@ def _pointer(dtype: np.dtype[Any]) -> Any:
 
 @intrinsic
 def _fixed(context: Any, array: Any) -> Any:
-    """An array that cannot be written."""
+    """Return a read-only view of an array."""
     return array.copy(readonly=True)(array), lambda c, builder, signature, args: args[0]
 
 
 @cache
 def _check_of(narrows: bool) -> Any:
-    """Code that refuses a result of another dtype while numba compiles."""
+    """Return a function that checks the dtype of a result while numba compiles."""
 
     @intrinsic
     def check(context: Any, result: Any, out: Any) -> Any:
@@ -342,7 +344,7 @@ _NARROWED = {
 
 @intrinsic
 def _call_pointer(context: Any, address: Any, argument: Any) -> Any:
-    """Call the C function at an address, from an address to an address."""
+    """Call the C function at an address; it takes and returns an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = context.get_value_type(types.int64)
@@ -354,19 +356,19 @@ def _call_pointer(context: Any, address: Any, argument: Any) -> Any:
 
 @njit
 def _error(frame: Any, message: Any) -> Any:
-    """An error of XLA."""
+    """Create an XLA error and return it."""
     return _call_pointer(_words(frame[_API])[_ERROR_CREATE], message)
 
 
 @njit
 def _as_asked(frame: Any) -> Any:
-    """Whether XLA asks for the version of the handler, which is then answered."""
+    """Answer XLA if it asks for the version of the handler; return whether it does."""
     if frame[_EXTENSION] == 0:
         return False
     question = _words(frame[_EXTENSION])
     if question[_KIND] & 0xFFFFFFFF != 1:
         return False
-    # The places above hold in all of version 0: its number is given back.
+    # The places above are valid in all of version 0, so its number is returned.
     answer = _words(question[_METADATA])
     answer[_VERSION] = _words(frame[_API])[_API_VERSION]
     return True

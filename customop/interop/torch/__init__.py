@@ -1,8 +1,8 @@
-"""Operators of this package in torch, and operators of torch in this package.
+"""Use operators of this package in torch, and torch operators in this package.
 
-``export(op)`` gives a torch operator, `from_torch` imports one, and after
-`register_tensors` tensors are arrays: operators run on them. Start with `torch_export`; gradients and batches are in
-`torch_kernels`. `framework` has all that is private in torch.
+``export(op)`` gives a torch operator, and `from_torch` imports one. After
+`register_tensors`, operators also run on tensors. Start with `torch_export`; gradients
+and batches are in `torch_kernels`. All private names of torch are in `framework`.
 """
 
 from customop.interop.torch.tensors import register_tensors

@@ -1,7 +1,7 @@
-"""The module `torch` itself, and all of its private names that this package uses.
+"""The module `torch`, and all private names of torch that this package uses.
 
-Torch has no public names for the kernels of its dispatch keys, which autograd and
-functional transforms are made of. Checked with torch 2.13.
+Autograd and the functional transforms are kernels of torch's dispatch keys, for which
+torch has no public names. Checked with torch 2.13.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ torch: Any = _imported()
 
 # ---- autograd ----
 
-# A context: operators called in it skip autograd.
+# A context manager: operators called inside it skip autograd.
 BelowAutograd: Final = torch._C._AutoDispatchBelowAutograd
-# The keys that come after autograd in a call.
+# The dispatch keys that come after autograd.
 AFTER_AUTOGRAD: Final = torch._C._after_autograd_keyset
 any_requires_grad: Final = torch._C._any_requires_grad
 
 
 def has_tangents() -> bool:
-    """Whether a block that computes tangents is open."""
+    """Return whether a forward-mode block is open."""
     level: int = torch.autograd.forward_ad._current_level
     return level >= 0
 
 
 def is_forward_mode() -> bool:
-    """Whether torch computes tangents of the calls that are made now."""
+    """Return whether torch computes tangents for the current calls."""
     return has_tangents() and bool(torch._C._is_fwd_grad_enabled())
 
 
@@ -49,29 +49,29 @@ _AUTOCAST: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
 
 def no_autocast() -> Any:
-    """A context: operators called in it are not cast a second time."""
+    """Return a context manager in which operators are not cast a second time."""
     return torch._C._ExcludeDispatchKeyGuard(_AUTOCAST)
 
 
 # ---- functional transforms ----
 
 TransformType: Final = torch._C._functorch.TransformType
-# The value and the axis of a batched tensor at a level; the axis is None for others.
+# Return the value and the axis of a tensor at a level; None if it is not batched there.
 unwrap_batched: Final = torch._C._functorch._unwrap_batched
-# Those of the older vmap, which torch.autograd.grad(is_grads_batched=True) uses.
+# The older vmap, which torch.autograd.grad(is_grads_batched=True) uses.
 add_batch_axis: Final = torch._add_batch_dim
 remove_batch_axis: Final = torch._remove_batch_dim
 
 
 def batch_level() -> int:
-    """The level of the older vmap that runs."""
+    """Return the level of the older vmap that is running."""
     level: int = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     return level
 
 
 def transform_of_torch() -> Any:
-    """The innermost functional transform that runs."""
+    """Return the innermost functional transform that is running."""
     pyfunctorch: Any = import_module("torch._functorch.pyfunctorch")
     return pyfunctorch.retrieve_current_functorch_interpreter()
 
@@ -86,31 +86,31 @@ OpOverloadPacket: Final = torch._ops.OpOverloadPacket
 
 
 def name_of_overload(overload: Any) -> str:
-    """The name of a torch operator: ``"aten::sin"``, ``"aten::add.Tensor"``."""
+    """Return the name of a torch operator, such as ``"aten::add.Tensor"``."""
     return str(overload.name())
 
 
 def is_dispatched(overload: Any) -> bool:
-    """Whether an operator takes part in dispatch: some are of TorchScript alone."""
+    """Return whether an operator takes part in dispatch; some exist only in TorchScript."""
     return bool(torch._C._dispatch_has_kernel(overload.name()))
 
 
 def fake_tensor_module() -> Any:
-    """The module of torch's fake tensors."""
+    """Return the module of torch's fake tensors."""
     return import_module("torch._subclasses.fake_tensor")
 
 
 def has_batching_rule(overload: Any) -> bool:
-    """Whether a torch operator has a rule of its own for torch.vmap."""
+    """Return whether a torch operator has its own rule for torch.vmap."""
     ask = torch._C._dispatch_has_kernel_for_dispatch_key
     return bool(ask(overload.name(), "FuncTorchBatched"))
 
 
 def schema_of(overload: Any) -> Any:
-    """The schema of a torch operator."""
+    """Return the schema of a torch operator."""
     return overload._schema
 
 
 def destroy(library: Any) -> None:
-    """Take all definitions and kernels of a library out of the registry."""
+    """Remove all definitions and kernels of a library from torch's registry."""
     library._destroy()

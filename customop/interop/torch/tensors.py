@@ -1,4 +1,4 @@
-"""Tensors of torch as arrays, on the same memory where that is possible."""
+"""Convert torch tensors to arrays and back, sharing memory where possible."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from customop.core.table import RuleTable
 from customop.errors import ArgumentError, ContractError, GradientError
 from customop.interop.torch.framework import torch
 
-# ---- values ----
-# Tensors as arrays of NumPy and back, on the same memory where that is possible.
+# ---- conversion of values ----
+# Tensors and NumPy arrays share memory where that is possible.
 
 
 _NAMES: Final = (
@@ -40,12 +40,12 @@ _TO_TORCH: Final = {np.dtype(name): getattr(torch, name) for name in _NAMES}
 
 
 def dtype_of_torch(dtype: np.dtype[Any]) -> Any:
-    """Torch's dtype for one of NumPy.
+    """Return the torch dtype for a NumPy dtype.
 
     Raises
     ------
     ContractError
-        If torch has none.
+        If torch does not have it.
     """
     found = _TO_TORCH.get(dtype if dtype.isnative else dtype.newbyteorder("="))
     if found is None:
@@ -57,12 +57,12 @@ def dtype_of_torch(dtype: np.dtype[Any]) -> Any:
 
 
 def dtype_of_numpy(dtype: Any) -> np.dtype[Any]:
-    """NumPy's dtype for one of torch.
+    """Return the NumPy dtype for a torch dtype.
 
     Raises
     ------
     ArgumentError
-        If NumPy has none.
+        If NumPy does not have it.
     """
     found = _TO_NUMPY.get(dtype)
     if found is None:
@@ -74,7 +74,7 @@ def dtype_of_numpy(dtype: Any) -> np.dtype[Any]:
 
 
 def as_array(x: Any) -> Any:
-    """The array of a tensor in main memory, which shares its memory."""
+    """Return an array that shares the memory of a tensor on the CPU."""
     try:
         return x.detach().numpy() if x.requires_grad else x.numpy()
     except (TypeError, RuntimeError) as error:
@@ -82,15 +82,15 @@ def as_array(x: Any) -> Any:
 
 
 def as_written_array(x: Any) -> Any:
-    """The array of a tensor that is written, which shares its memory."""
+    """Return an array that shares the memory of a tensor that will be written to."""
     check_written(x)
     return as_array(x)
 
 
 def check_written(x: Any) -> None:
-    """Raise for a tensor that has no array of its own, which could be written."""
+    """Raise if writing to an array of a tensor would not write to the tensor."""
     if x.layout is not torch.strided:
-        return  # it has no array at all
+        return  # `as_array` raises for it
     if x.is_conj() or x.is_neg():
         what, do = ("conjugated", "conj") if x.is_conj() else ("negated", "neg")
         raise ArgumentError(
@@ -99,7 +99,7 @@ def check_written(x: Any) -> None:
             do=f"y = x.resolve_{do}(), pass y, and copy it back: x.copy_(y)",
         )
     if any(n > 1 and not step for n, step in zip(x.shape, x.stride(), strict=True)):
-        raise ArgumentError(  # as torch's own operators
+        raise ArgumentError(  # as torch's own operators do
             f"a tensor of shape {tuple(x.shape)} that is written has several elements at"
             " one place in memory",
             do="pass x.clone()",
@@ -107,7 +107,7 @@ def check_written(x: Any) -> None:
 
 
 def _explained(x: Any, error: Exception) -> Any:
-    """The array of a tensor that is conjugated or negated lazily; raise for others."""
+    """Return an array for a lazily conjugated or negated tensor; explain other failures."""
     if x.layout is not torch.strided:
         raise ArgumentError(
             f"a tensor has the layout {x.layout}, which is not that of an array",
@@ -122,13 +122,13 @@ def _explained(x: Any, error: Exception) -> Any:
 
 
 def as_tensor(out: Any, *, keeps_strides: bool = False) -> Any:
-    """The tensor of a result, on its memory if it is in C order and may be written.
+    """Return a tensor for a result; share its memory if it is in C order and writable.
 
     Parameters
     ----------
     out : array or number
     keeps_strides : bool
-        Whether other orders stay; torch has no negative strides.
+        Whether to keep other orders; torch does not support negative strides.
     """
     if type(out) is not np.ndarray:
         out = np.asarray(out)
@@ -147,27 +147,34 @@ def as_tensor(out: Any, *, keeps_strides: bool = False) -> Any:
 
 
 def tensor_of(x: Any) -> Any:
-    """The tensor of an array, on its memory where torch can read that."""
+    """Return a tensor for an array, sharing its memory if torch supports the layout."""
     array = np.asarray(x)
-    is_odd = not array.dtype.isnative or min(array.strides, default=0) < 0
-    if is_odd or array.dtype not in _TO_TORCH:
+    if not shares_memory(array):
         dtype_of_torch(array.dtype)
         array = np.array(array, dtype_native(array))
     if array.flags.writeable:
         return torch.from_numpy(array)
-    return torch.from_dlpack(array)  # which does not warn that it cannot be written
+    return torch.from_dlpack(array)  # does not warn about read-only memory
+
+
+def shares_memory(x: Any) -> bool:
+    """Return whether `tensor_of` gives a tensor on the memory of an array."""
+    size = x.dtype.itemsize
+    is_odd = any(step < 0 or step % size for step in x.strides)
+    return not is_odd and x.dtype.isnative and x.dtype in _TO_TORCH
 
 
 def dtype_native(x: Any) -> np.dtype[Any]:
-    """The dtype of an array in the byte order of the machine."""
+    """Return the dtype of an array, in the machine's byte order."""
     dtype: np.dtype[Any] = x.dtype
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Tensors of results that share no memory with inputs, nor with each other.
+    """Return tensors for results that share memory neither with inputs nor each other.
 
-    None becomes an empty tensor of bools: torch has no lists of results with None.
+    None becomes an empty tensor of bools, because torch does not allow None in a list
+    of results.
     """
     taken = [x for x in inputs if type(x) is np.ndarray]
     tensors = []
@@ -176,7 +183,7 @@ def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
             tensors.append(torch.empty(0, dtype=torch.bool))
             continue
         out = np.asarray(value)
-        # An array that owns its memory shares it with views alone, which come later.
+        # An array that owns its memory shares it only with its views, which come later.
         is_own = out.base is None and not any(out is x for x in taken)
         if not is_own and any(np.may_share_memory(out, x) for x in taken):
             out = out.copy()
@@ -185,19 +192,19 @@ def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     return tensors
 
 
-# ---- tensors of torch as arrays: the kind `"torch"` ----
-# Operators run on tensors in main memory by the kernels that they have for NumPy, on
-# the same memory. An operator may have kernels of its own for the kind.
+# ---- the array kind "torch" ----
+# On CPU tensors, operators run their NumPy kernels on the same memory. An operator may
+# also have its own kernel for the kind.
 
 
 KIND = "torch"
 
 
 def register_tensors() -> None:
-    """Make torch.Tensor a kind of array, ``"torch"``.
+    """Register torch.Tensor as the kind of array ``"torch"``.
 
-    Operators, and functions of NumPy under transforms, then run on tensors in main memory
-    by their kernels for NumPy, on the same memory.
+    Operators, and NumPy functions under transforms, then accept tensors on the CPU.
+    They run their NumPy kernels on the same memory.
 
     Examples
     --------
@@ -221,7 +228,7 @@ def register_tensors() -> None:
 
 
 def _derived(op: RuleTable) -> Callable[..., Any] | None:
-    """The kernel for tensors, made of that for arrays of NumPy."""
+    """Return the kernel for tensors, which runs the kernel for NumPy arrays."""
     kernel = find_kernel(op, CPU.name)
     if kernel is None:
         return None
@@ -240,7 +247,7 @@ def _derived(op: RuleTable) -> Callable[..., Any] | None:
 
 
 class _GivenTensors:
-    """The tensors of one call, with the arrays on their memory."""
+    """The tensors of one call, and the arrays that share their memory."""
 
     __slots__ = ("_pairs",)
 
@@ -248,7 +255,7 @@ class _GivenTensors:
         self._pairs: list[tuple[Any, Any]] = []
 
     def lower(self, value: Any) -> Any:
-        """The array of a tensor; other values as they are."""
+        """Return the array for a tensor; return other values unchanged."""
         if not isinstance(value, torch.Tensor):
             return value
         array = _lowered(value)
@@ -256,21 +263,21 @@ class _GivenTensors:
         return array
 
     def raised(self, value: Any) -> Any:
-        """The tensor of an array in a result: that of the call, if it is one of these."""
+        """Return the tensor for an array: the argument itself, if it is one of these."""
         for array, tensor in self._pairs:
             if value is array:
                 return tensor
         return tensor_of(value) if is_array(value) else value
 
     def note_writes(self) -> None:
-        """Count writes, so that torch's autograd notices them."""
+        """Count a write to each tensor, so that torch's autograd notices it."""
         for _, tensor in self._pairs:
             if not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
 
 
 def _lowered(x: Any) -> Any:
-    """The array of a tensor that torch does not differentiate."""
+    """Return the array for a tensor; raise if torch would lose its gradient."""
     if x.requires_grad and torch.is_grad_enabled():
         raise GradientError(
             "an operator is called with a tensor that requires a gradient, which torch"

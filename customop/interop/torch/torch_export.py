@@ -1,4 +1,4 @@
-"""`export`: an operator of this package as one of torch."""
+"""`export`: make a torch operator of an operator of this package."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from customop.interop.torch.torch_schema import Signature, signature_of
 from customop.schema.tags import Tag
 from customop.schema.types import MISSING
 
-# ---- one operator among torch's ----
-# Its definition, and a kernel for each of torch's keys.
+# ---- one exported operator ----
+# It has a definition, and a kernel for each of torch's dispatch keys.
 
 
 _TAGS = {
@@ -66,7 +66,7 @@ _TAGS = {
 
 
 class Exported:
-    """An operator that torch knows.
+    """An operator that is registered with torch.
 
     Attributes
     ----------
@@ -77,9 +77,11 @@ class Exported:
     overload : OpOverload
         The torch operator.
     derived : OpOverload or None
-        The torch operator for all its derivatives and batches; None if it writes.
+        The torch operator for all its derivatives and batches. None if the operator
+        writes to its arguments.
     functions : tuple of type
-        Of torch's autograd: for plain gradients, and for functional transforms.
+        Two subclasses of torch.autograd.Function: for plain gradients, and for
+        functional transforms.
     """
 
     def __init__(self, op: Operator[..., Any], name: str) -> None:
@@ -109,12 +111,12 @@ class Exported:
             raise
 
     def close(self) -> None:
-        """Take everything out of torch's registry."""
+        """Remove everything from torch's registry."""
         destroy(self._library)
 
     @property
     def knows_results(self) -> bool:
-        """Whether the gradient takes the results: then the operator runs once."""
+        """Whether the gradient can use saved results, so that the operator runs only once."""
         rule = self.op.find_rule(AUTOGRAD)
         is_plain = all(leaf.type == "Tensor" for leaf in self.signature.outputs)
         return is_plain and getattr(rule, "is_formula", False)
@@ -122,7 +124,7 @@ class Exported:
     # ---- leaves and their tensors ----
 
     def taken_out(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Leaves without their tensors, and these in a flat list."""
+        """Take the tensors out of leaves; return the rest, and a flat list of tensors."""
         leaves, tensors = list(values), []
         for i, is_list in self._arrays:
             value = leaves[i]
@@ -137,7 +139,7 @@ class Exported:
     def filled(
         self, leaves: Sequence[Any], tensors: Sequence[Any]
     ) -> tuple[list[Any], Sequence[Any]]:
-        """Leaves with tensors or arrays in their places, and those that are left."""
+        """Put tensors or arrays into leaves; return these, and the unused tensors."""
         found, at = list(leaves), 0
         for i, is_list in self._arrays:
             if not is_list:
@@ -156,7 +158,7 @@ class Exported:
             getattr(torch.Tag, t) for tag, t in _TAGS.items() if tag in self.op.tags
         ]
         if not self._keeps_strides:
-            # Kernels take any strides, and results are in C order.
+            # Kernels accept any strides and return results in C order.
             tags.append(torch.Tag.flexible_layout)
         tags.append(torch.Tag.pt2_compliant_tag)
         try:
@@ -175,7 +177,7 @@ class Exported:
         return getattr(packet, overload or "default")
 
     def _named(self, what: str) -> str:
-        """The name of a companion: ``"mylib::_scale_derived"``."""
+        """Return the name of a companion operator, such as ``"mylib::_scale_derived"``."""
         namespace, _, rest = self.name.partition("::")
         short, dot, overload = rest.partition(".")
         return f"{namespace}::_{short}_{what}{dot}{overload}"
@@ -190,7 +192,7 @@ class Exported:
         return "".join(texts)
 
     def _define_derived(self) -> None:
-        """Define the operator for derivatives and batches."""
+        """Define the torch operator for derivatives and batches."""
         name = self._named("derived")
         text = f"(str steps, Tensor?[] extra{self._leaf_texts()}) -> Tensor[]"
         self.derived = self._define(name, text)
@@ -205,7 +207,7 @@ class Exported:
         torch.library.register_fake(name, self._fake_derived, lib=self._library)
 
     def _define_rows(self) -> None:
-        """Define the operator for batches of an operator that writes."""
+        """Define the torch operator for batches of an operator that writes."""
         name = self._named("rows")
         text = f"(str steps{self._leaf_texts(self.signature.written)}) -> ()"
         self.rows: Any = self._define(name, text)
@@ -225,7 +227,7 @@ class Exported:
         torch.library.register_fake(name, self._fake, lib=self._library)
         if self.op.schema.written:
             impl(name, self._refuse_gradient, "Autograd", with_keyset=True)
-            for key in ("Conjugate", "Negative"):  # torch's own handling says nothing
+            for key in ("Conjugate", "Negative"):  # torch's own handling is silent
                 impl(name, torch.library.fallthrough_kernel, key)
             impl(name, rows_of(self, is_first=True), "FuncTorchDynamicLayerFrontMode")
         elif self._arrays:
@@ -240,7 +242,7 @@ class Exported:
     # ---- kernels ----
 
     def _kernel(self) -> Callable[..., Any]:
-        """The kernel for tensors in main memory."""
+        """Return the kernel for tensors on the CPU."""
         keeps = self._keeps_strides
         found: dict[str, Any] = {
             "_op": self.op,
@@ -259,7 +261,7 @@ class Exported:
         return found[self.op.name]  # type: ignore[no-any-return]  # the function defined above
 
     def refuse_device(self, *args: Any, **keywords: Any) -> Any:
-        """Say what to do with tensors of a GPU, whose memory NumPy cannot read.
+        """Raise for tensors on a GPU, whose memory NumPy cannot read.
 
         Raises
         ------
@@ -276,7 +278,7 @@ class Exported:
         )
 
     def _call(self, leaves: Sequence[Any]) -> list[Any]:
-        """TorchCall the operator; the arrays of its result, and None for other parts."""
+        """Call the operator; return the arrays of its result, and None for other parts."""
         args, keywords = self.signature.arguments(leaves)
         found: list[Any] = []
         parts = self.signature.results(self.op(*args, **keywords))
@@ -288,7 +290,7 @@ class Exported:
     def evaluate(
         self, steps: tuple[Step, ...], leaves: Sequence[Any], arrays: Sequence[Any]
     ) -> list[Any]:
-        """The arrays that the operator gives after some steps, of flat arrays."""
+        """Run the operator under some steps, on a flat list of arrays."""
 
         def call(given: Sequence[Any]) -> list[Any]:
             return self._call(self.filled(leaves, given)[0])
@@ -361,7 +363,7 @@ class Exported:
         return call.nested(self.functions[0].apply(call, *tensors, *extra))
 
     def _transform(self, *args: Any, **keywords: Any) -> Any:
-        """Run under torch.func.grad, jvp or vmap."""
+        """Run the operator under torch.func.grad, jvp or vmap."""
         leaves, tensors = self.taken_out(self.signature.values(*args, **keywords))
         call = TorchCall(self, (), leaves)
         return call.nested(self.functions[1].apply(call, *tensors))
@@ -372,7 +374,7 @@ class Exported:
         return call.nested(self.functions[1].apply(call, *tensors, *extra))
 
     def _batch(self, *args: Any, **keywords: Any) -> Any:
-        """Run under the vmap of torch.autograd.grad(is_grads_batched=True)."""
+        """Run the operator under the vmap of torch.autograd.grad(is_grads_batched=True)."""
         leaves, tensors = self.taken_out(self.signature.values(*args, **keywords))
         return run_batch(TorchCall(self, (), leaves), tensors)
 
@@ -394,7 +396,7 @@ class Exported:
             return self.overload.redispatch(below, *args, **keywords)
 
     def _autocast(self, dtype: Any) -> Callable[..., Any]:
-        """The kernel under torch.autocast: floats but float64 are cast to a dtype."""
+        """Return the kernel for autocast, which casts floats except float64 to a dtype."""
 
         def cast(value: Any) -> Any:
             if isinstance(value, list | tuple):
@@ -412,11 +414,11 @@ class Exported:
 
 
 def _is_followed(args: Sequence[Any], keywords: Any) -> bool:
-    """Whether a call is differentiated."""
+    """Return whether torch differentiates a call."""
     if torch.is_grad_enabled():
         if any_requires_grad(*args, **keywords):
             return True
-        # Torch overlooks lists with None in them.
+        # Torch's test ignores lists that contain None.
         for value in args:
             if type(value) is list and None in value and _requires_grad(value):
                 return True
@@ -438,7 +440,7 @@ def _nothing(call: TorchFakeCall) -> Any:
 
 
 def _wrote(value: Any) -> None:
-    """Count a write, so that torch's autograd notices it."""
+    """Count a write to a tensor, so that torch's autograd notices it."""
     if isinstance(value, list | tuple):
         for item in value:
             _wrote(item)
@@ -446,21 +448,21 @@ def _wrote(value: Any) -> None:
         torch.autograd.graph.increment_version(value)
 
 
-# ---- `export`: an operator of this package as one of torch ----
+# ---- export ----
 
 
-# Name in torch -> what was exported under it.
+# Name in torch -> the operator that was exported under it.
 _exports: dict[str, Exported] = {}
 _lock = threading.RLock()
 _RESERVED = ("aten", "prim", "prims")
 
 
 class TorchOperator:
-    """A torch operator that is called with the arguments of the operator.
+    """A torch operator that takes the arguments of the exported operator.
 
-    Torch itself has no config objects, dicts, tuples and enums, and its operators return
-    nothing that they have written. This function takes them apart, and puts results
-    together again; torch.compile reads through it.
+    Torch has no config objects, dicts, tuples and enums, and its operators do not
+    return the arguments that they write to. This function splits such arguments into plain
+    ones and joins the results again; torch.compile traces through it.
 
     Attributes
     ----------
@@ -498,7 +500,7 @@ class TorchOperator:
 
 
 def _written(exported: Exported) -> Callable[..., Any]:
-    """The function with the operator's parameters, which calls torch's operator."""
+    """Return a function with the operator's parameters that calls the torch operator."""
     signature, op = exported.signature, exported.op
     filename = f"<customop {exported.name} for torch>"
     found: dict[str, Any] = {
@@ -516,34 +518,34 @@ def _written(exported: Exported) -> Callable[..., Any]:
 
 
 def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
-    """Make an operator one of torch, for tensors in main memory.
+    """Make a torch operator of an operator, for tensors on the CPU.
 
     Parameters
     ----------
     op : Operator or str
         The operator, or its name.
     name : str, optional
-        Its name in torch, such as ``"mylib::scale"``; by default its own.
+        The name in torch, such as ``"mylib::scale"``; by default the operator's name.
 
     Returns
     -------
     OpOverload or TorchOperator
-        ``torch.ops.mylib.scale.default``. If torch lacks one of its types, or the
-        operator returns what it writes, a `TorchOperator` around it, which takes the
-        arguments of the operator.
+        The torch operator, such as ``torch.ops.mylib.scale.default``. If torch lacks
+        one of the types, or the operator returns an argument that it writes to, a
+        `TorchOperator` around it, which takes the arguments of the operator.
 
     Raises
     ------
     RegistrationError
-        If torch has nothing for one of its types, refuses the name, or has an operator
-        of that name.
+        If one of the types cannot be expressed in torch, torch refuses the name, or the
+        name is taken.
 
     Notes
     -----
-    Tensors share memory with the arrays that kernels get, and with their results. Views,
-    and results that are not in C order, are copied. Gradients of any order, forward mode
-    and batches come from the operator's own rules. An operator that was exported before
-    is replaced if its schema has changed.
+    Arguments and results of kernels share memory with the tensors. Results that are
+    views or are not in C order are copied. Gradients of any order, forward mode and
+    batches come from the operator's own rules. If the operator was exported before and
+    its schema has changed, it is replaced.
     """
     found = find_operator(op) if isinstance(op, str) else op
     if not isinstance(found, Operator):
@@ -597,17 +599,17 @@ def _checked_name(op: Operator[..., Any], name: str) -> str:
 
 
 def remove_export(exported: Any) -> None:
-    """Take an exported operator out of torch's registry.
+    """Remove an exported operator from torch's registry.
 
     Parameters
     ----------
     exported : OpOverload, TorchOperator, Operator or str
-        What `export` has returned, or the operator, or its name in torch.
+        The result of `export`, or the operator, or its name in torch.
 
     Raises
     ------
     ArgumentError
-        If it is not exported.
+        If the operator is not exported.
     """
     with _lock:
         names = [name for name, made in _exports.items() if _is(made, name, exported)]

@@ -1,4 +1,4 @@
-"""`from_torch`: an operator of torch as one of this package."""
+"""`from_torch`: make an operator of this package of a torch operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.core.operator import Operator
-from customop.core.rule_makers import BatchInfo, Context
+from customop.core.rule_types import BatchInfo, Context
 from customop.errors import ArgumentError, RegistrationError, shown
 from customop.interop.steps import (
     Batch,
@@ -35,15 +35,16 @@ from customop.interop.torch.tensors import (
     as_array,
     dtype_of_numpy,
     dtype_of_torch,
+    shares_memory,
     tensor_of,
 )
 from customop.interop.torch.torch_sizes import OwnSizes
 from customop.library.define import custom_op
 
-# ---- schemas of operators of torch in the words of this package ----
+# ---- schemas of torch operators, translated to ours ----
 
 
-# Types of torch's schema -> ours.
+# Types of torch's schemas -> our schema types.
 _TYPES: Final = {
     "Tensor": "Array",
     "int": "int",
@@ -59,7 +60,7 @@ _TYPES: Final = {
 
 
 class TorchArgument(NamedTuple):
-    """An argument of a torch operator, in our words."""
+    """An argument of a torch operator, with our schema type."""
 
     name: str
     type: str
@@ -69,17 +70,17 @@ class TorchArgument(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array, or None or a list of them."""
+        """Whether the argument is an array, an optional array or a list of arrays."""
         return self.type.startswith("Array")
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
+        """Whether the argument is a list."""
         return "[]" in self.type
 
 
 def _type_text(given: str) -> str | None:
-    """A type of torch in our words, or None."""
+    """Translate a torch type to our schema type; return None if there is none."""
     for outer, suffix in (("Optional", "?"), ("List", "[]")):
         match = re.fullmatch(rf"{outer}\[(.*)\]", given)
         if match:
@@ -89,15 +90,14 @@ def _type_text(given: str) -> str | None:
 
 
 class ImportSchema:
-    """The schema of an operator of torch in our words.
+    """The schema of a torch operator, translated to ours.
 
     Attributes
     ----------
     arguments : list of TorchArgument
-        Those that we have types for; the others keep their defaults.
+        The arguments whose types can be translated; the others keep their defaults.
     returns : list of (str, str)
-        For each result the type, and the name of the memory that it is in, if an
-        argument is written there.
+        The type of each result, and the name of its memory if it is a written argument.
     aliases : dict
         Name of a written argument -> the name of its memory.
     text : str
@@ -138,7 +138,7 @@ class ImportSchema:
         )
 
     def _returned(self, r: Any) -> tuple[str, str]:
-        """The type of a result, and the name of the memory that it is in."""
+        """Return the type of a result, and the name of its memory if it is written."""
         text = _type_text(str(r.real_type))
         if text is None:
             raise self._untranslatable(f"a result is {r.real_type}")
@@ -164,7 +164,7 @@ class ImportSchema:
 
 
 def _default(argument: Any, text: str) -> str:
-    """The default of an argument in a schema string."""
+    """Return the text of a default in a schema string, such as ``=1``."""
     if not argument.has_default_value():
         return ""
     value = argument.default_value
@@ -177,11 +177,11 @@ def _default(argument: Any, text: str) -> str:
     return f"={value!r}" if isinstance(value, int | float | complex) else ""
 
 
-# ---- values of calls of imported operators: arrays as tensors, and back ----
+# ---- arguments and results of imported operators ----
 
 
 def lowered(value: Any, tensor: Callable[[Any], Any]) -> Any:
-    """An argument as torch takes it."""
+    """Convert an argument to torch."""
     if isinstance(value, list | tuple):
         return [lowered(item, tensor) for item in value]
     if is_array(value):
@@ -192,7 +192,7 @@ def lowered(value: Any, tensor: Callable[[Any], Any]) -> Any:
 
 
 def raised(value: Any, memory: Sequence[Any]) -> Any:
-    """A result as ours, in memory of its own."""
+    """Convert a result from torch, copying it if it shares memory with an argument."""
     if isinstance(value, list | tuple):
         return [raised(item, memory) for item in value]
     if not isinstance(value, torch.Tensor):
@@ -203,14 +203,14 @@ def raised(value: Any, memory: Sequence[Any]) -> Any:
 
 
 def arrays_in(value: Any) -> list[Any]:
-    """The arrays in a list, or the value itself if it is one."""
+    """Return all arrays in a value, which may be a nested list."""
     if isinstance(value, list | tuple):
         return [x for item in value for x in arrays_in(item)]
     return [value] if is_array(value) else []
 
 
 class FakeTensors:
-    """Fake tensors for fake arrays, in one call of torch."""
+    """Converts fake arrays to fake tensors and back, for one call of torch."""
 
     def __init__(self) -> None:
         self.sizes: OwnSizes = OwnSizes()
@@ -226,7 +226,7 @@ class FakeTensors:
         self._mode.__exit__(*exc)
 
     def tensor(self, x: Any) -> Any:
-        """The fake tensor of a fake array."""
+        """Return a fake tensor for a fake array."""
         lent = self.sizes.lent
         size = x.dtype.itemsize
         return torch.empty_strided(
@@ -236,7 +236,7 @@ class FakeTensors:
         )
 
     def returned(self, value: Any) -> Any:
-        """The fake array of a fake tensor; other results as ours."""
+        """Return a fake array for a fake tensor; convert the sizes in other results."""
         if isinstance(value, list | tuple):
             return [self.returned(item) for item in value]
         ours = self.sizes.ours
@@ -246,8 +246,8 @@ class FakeTensors:
         return FakeArray(shape, dtype_of_numpy(value.dtype))
 
 
-# ---- torch steps ----
-# Derivatives and batches of operators of torch, by torch, with our conventions.
+# ---- derivatives and batches of torch operators ----
+# Torch computes them; they follow our conventions.
 
 
 def pulled(
@@ -257,9 +257,10 @@ def pulled(
     *,
     is_functional: bool,
 ) -> list[Any]:
-    """Gradients of inputs, from those of outputs, which come last.
+    """Return the gradients of inputs; the last tensors are the gradients of outputs.
 
-    Functional transforms of torch compute them, or torch.autograd.
+    They are computed by torch's functional transforms if `is_functional`, otherwise by
+    torch.autograd.
     """
     count = len(tensors) - len(step.outputs)
     primals, grads = list(tensors[:count]), tensors[count:]
@@ -283,7 +284,7 @@ def pulled(
 def _by_autograd(
     fn: Callable[..., list[Any]], given: Sequence[Any], cotangents: Sequence[Any]
 ) -> Sequence[Any]:
-    """The pullback by torch.autograd, which operators written in Python need."""
+    """Compute gradients by torch.autograd, as operators written in Python need."""
     is_inner = torch.is_grad_enabled()
     with torch.enable_grad():
         leaves = [
@@ -308,7 +309,7 @@ def batched_rows(
     *,
     is_functional: bool,
 ) -> list[Any]:
-    """Results with the axis of a batch first, by torch.vmap or row by row."""
+    """Run a batch by torch.vmap or row by row; results have its axis in front."""
 
     def batch(fn: Any, axes: tuple[int | None, ...], rows: Sequence[Any]) -> Any:
         if not is_functional:
@@ -323,7 +324,7 @@ def _looped(
     axes: Sequence[int | None],
     tensors: Sequence[Any],
 ) -> list[Any]:
-    """A batch row by row, for operators that torch has no batching rule of."""
+    """Run a batch row by row, for operators without a batching rule in torch."""
     pairs = list(zip(tensors, axes, strict=True))
     size = next(x.shape[axis] for x, axis in pairs if axis is not None)
     rows = [
@@ -333,37 +334,39 @@ def _looped(
     return [torch.stack(column) for column in zip(*rows, strict=True)]
 
 
-# ---- `from_torch`: an operator of torch as one of this package ----
+# ---- from_torch ----
 
 
 def from_torch(torch_op: Any, name: str | None = None) -> Operator[..., Any]:
-    """Make an operator of torch one of this package, for arrays of NumPy.
+    """Make an operator for NumPy arrays of a torch operator.
 
     Parameters
     ----------
     torch_op : OpOverload, OpOverloadPacket, CustomOpDef or str
-        Such as ``torch.ops.aten.sin.default``, or its name ``"aten::sin"``.
+        The torch operator, such as ``torch.ops.aten.sin.default``, or its name, such as
+        ``"aten::sin"``.
     name : str, optional
-        The name of the operator; by default torch's.
+        The name of the new operator; by default the name in torch.
 
     Returns
     -------
     Operator
-        Its kernel, fake kernel, gradient and batching rule are torch's. Arrays share
-        memory with the tensors that torch gets; a result that is a view is copied.
+        Its kernel, fake kernel, gradient and batching rule call torch. Arrays share
+        memory with the tensors that torch gets. A result that is a view is copied.
 
     Raises
     ------
     ArgumentError
-        If `torch_op` is not an operator of torch with one overload.
+        If `torch_op` is not a torch operator, or it has several overloads and none is
+        chosen.
     RegistrationError
-        If this package has nothing for one of its types.
+        If one of its types has no schema type.
 
     Notes
     -----
-    Forward mode is the transpose of the gradient, since operators that are written in
-    Python give torch no tangents. Arguments that have a default and a type that only torch
-    has, such as a memory format, keep their default.
+    Forward mode is the transpose of the gradient, since torch operators written in
+    Python have no tangents. Arguments of a type that only torch has, such as a memory
+    format, keep their default.
 
     Examples
     --------
@@ -380,14 +383,14 @@ def from_torch(torch_op: Any, name: str | None = None) -> Operator[..., Any]:
 
 
 def _overload(given: Any) -> Any:
-    """The overload of what names an operator of torch."""
+    """Return the overload that an argument of `from_torch` names."""
     found: Any = given
     if isinstance(given, str) and "::" in given:
         namespace, _, rest = given.partition("::")
         found = getattr(torch.ops, namespace)
         for part in rest.split("."):
             found = getattr(found, part, None)
-    found = getattr(found, "_opoverload", found)  # of torch.library.custom_op
+    found = getattr(found, "_opoverload", found)  # from torch.library.custom_op
     if isinstance(found, OpOverloadPacket):
         names = [n for n in found.overloads() if is_dispatched(getattr(found, n))]
         if len(names) == 1 or "default" in names:
@@ -405,7 +408,7 @@ def _overload(given: Any) -> Any:
 
 
 class _Imported:
-    """An operator of torch, and what is made of it."""
+    """A torch operator, and the operators that are made from it."""
 
     def __init__(self, overload: Any, name: str) -> None:
         self.overload = overload
@@ -421,7 +424,7 @@ class _Imported:
             schema=schema.text,
         )
         self.op.register_fake(self._fake)
-        # Whether functional transforms of torch work, as for all operators in C++.
+        # Whether torch's functional transforms work on it, as on all operators in C++.
         self._is_functional = overload.namespace == "aten"
         self._has_rule = has_batching_rule(overload)
         if not self.op.schema.written and any(a.is_array for a in self.arguments):
@@ -440,7 +443,7 @@ class _Imported:
         return args, keywords
 
     def _all(self, args: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-        """Values of all arguments."""
+        """Return the values of all arguments, in order."""
         given = iter(args)
         return [
             keywords[a.name] if a.is_keyword else next(given) for a in self.arguments
@@ -448,9 +451,14 @@ class _Imported:
 
     def _kernel(self, *args: Any, **keywords: Any) -> Any:
         values = self._all(args, keywords)
-        given, named = self._split([lowered(v, tensor_of) for v in values])
+        tensors = [lowered(v, tensor_of) for v in values]
+        given, named = self._split(tensors)
         with torch.no_grad():
             result = self.overload(*given, **named)
+        for a, value, tensor in zip(self.arguments, values, tensors, strict=True):
+            # Torch cannot read each array, and writes to a copy of such a one.
+            if a.is_written and is_array(value) and not shares_memory(value):
+                value[...] = tensor.numpy()
         memory = [x for v in values for x in arrays_in(v)]
         found = self._parts(result)
         return self._whole([raised(v, memory) for v in found], values)
@@ -460,7 +468,7 @@ class _Imported:
         return result if count > 1 else (result,) if count else ()
 
     def _whole(self, parts: Sequence[Any], values: Sequence[Any]) -> Any:
-        """The result of our operator; written arguments in place of their tensors."""
+        """Return the result of our operator, with the written arguments in their places."""
         names = [a.name for a in self.arguments]
         aliases = {
             alias: values[names.index(name)] for name, alias in self._aliases.items()
@@ -482,7 +490,7 @@ class _Imported:
     # ---- derivatives and batches ----
 
     def _derive(self) -> None:
-        """Define the operator of all derivatives, and the rules that call it."""
+        """Define the operator for all derivatives and batches, and the rules that call it."""
         namespace, _, rest = self.name.partition("::")
         short, dot, overload = rest.partition(".")
         plain = [a for a in self.arguments if not a.is_array]
@@ -502,7 +510,7 @@ class _Imported:
         self.op.register_vmap(self._rows)
 
     def flat(self, values: Sequence[Any]) -> tuple[list[Any], list[int], list[Any]]:
-        """Arrays, the lengths of lists of them (-1 for others), and other arguments."""
+        """Return the arrays, the lengths of lists (-1 for others), and the other values."""
         arrays: list[Any] = []
         counts: list[int] = []
         rest: list[Any] = []
@@ -538,7 +546,7 @@ class _Imported:
         counts: Sequence[int],
         rest: Sequence[Any],
     ) -> list[Any]:
-        """The tensors that the torch operator gives after some steps."""
+        """Run the torch operator under some steps and return its tensors."""
         if not steps:
             given, named = self._split(self._unflat(tensors, counts, rest))
             found: list[Any] = []
@@ -583,7 +591,7 @@ class _Imported:
         grads: Sequence[Any],
         saved: tuple[Sequence[Any], Sequence[int], Sequence[Any]],
     ) -> list[Any]:
-        """Gradients of the arrays that need one, in a flat list with None for others."""
+        """Return the gradients of a flat list of arrays; None if one is not needed."""
         arrays, counts, rest = saved
         wanted = tuple(i for i, need in enumerate(needs) if need)
         outputs = tuple(i for i, g in enumerate(grads) if g is not None)
@@ -651,7 +659,7 @@ class _Imported:
 
 
 def _keep(imported: _Imported) -> Callable[..., None]:
-    """Make the setup of the gradient."""
+    """Return the function that saves what the gradient needs."""
 
     def setup(
         ctx: Context,

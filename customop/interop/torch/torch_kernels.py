@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from customop.interop.torch.torch_export import Exported
 
 
-# ---- fake kernels of operators for torch's fake and meta tensors ----
+# ---- fake kernels, for torch's fake and meta tensors ----
 
 
 class TorchFakeCall:
-    """One call of a fake kernel: its arguments from torch's, and its results as torch's."""
+    """Converts arguments and results between torch and a fake kernel, for one call."""
 
     def __init__(self, keeps_strides: bool = False) -> None:
         self.sizes: TorchSizes = TorchSizes()
@@ -45,7 +45,7 @@ class TorchFakeCall:
     # ---- arguments ----
 
     def argument(self, leaf: TorchLeaf, value: Any) -> Any:
-        """A value of a leaf as our fake kernel gets it."""
+        """Convert the value of a leaf to an argument of our fake kernel."""
         if isinstance(value, list | tuple):
             return [self.argument(leaf, item) for item in value]
         if isinstance(value, torch.Tensor):
@@ -58,11 +58,11 @@ class TorchFakeCall:
 
     @property
     def device(self) -> Any:
-        """The device of the first tensor, for results."""
+        """The device of the results, which is that of the first tensor."""
         return self._device or "cpu"
 
     def fake(self, x: Any) -> FakeArray:
-        """The fake array of a tensor."""
+        """Return a fake array for a tensor."""
         if self._device is None:
             self._device = x.device
         dtype = dtype_of_numpy(x.dtype)
@@ -75,7 +75,7 @@ class TorchFakeCall:
     # ---- results ----
 
     def result(self, value: Any) -> Any:
-        """A result of our fake kernel as one of torch's."""
+        """Convert a result of our fake kernel to torch."""
         if isinstance(value, list | tuple):
             return [self.result(item) for item in value]
         if not is_array(value):
@@ -90,12 +90,12 @@ class TorchFakeCall:
         return torch.empty_strided(shape, strides, dtype=dtype, device=self.device)
 
     def finish(self) -> None:
-        """Tell torch what was assumed of its sizes."""
+        """Tell torch what the fake kernel assumed about its sizes."""
         self.sizes.tell()
 
 
 def plain(value: Any) -> Any:
-    """Dtypes and devices of torch as those of this package; other values as they are."""
+    """Convert torch's dtypes and devices to ours; return other values unchanged."""
     if isinstance(value, torch.dtype):
         return dtype_of_numpy(value)
     if isinstance(value, torch.device):
@@ -107,17 +107,18 @@ def plain(value: Any) -> Any:
 
 
 class TorchCall:
-    """A call of an operator, or of one of its derivatives, without its tensors.
+    """A call of an operator, or of its derivatives and batches, without the tensors.
 
     Attributes
     ----------
     exported : Exported
     steps : tuple of Step
-        None for the operator itself.
+        Empty for the operator itself.
     leaves : list
-        Values of all leaves. In place of a list of tensors stands its length.
+        The values of all leaves. A list of tensors is replaced by its length.
     keyset : object
-        Torch's keys below autograd, if the call goes on there; None if it starts again.
+        The dispatch keys below autograd, if the call continues there; None to dispatch
+        again from the top.
     """
 
     __slots__ = ("counts", "exported", "keyset", "leaves", "steps")
@@ -129,15 +130,15 @@ class TorchCall:
         self.steps: tuple[Step, ...] = steps
         self.leaves: list[Any] = leaves
         self.keyset: Any = None
-        # Lengths of results that are lists; -1 for others.
+        # Lengths of results that are lists, and -1 for other results.
         self.counts: list[int] = []
 
     def then(self, step: Step) -> TorchCall:
-        """The call after one more step."""
+        """Return the call under one more step."""
         return TorchCall(self.exported, (*self.steps, step), self.leaves)
 
     def run(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """Run it, and give its results in a flat tuple."""
+        """Run the call and return its results in a flat tuple."""
         leaves, extra = self.exported.filled(self.leaves, tensors)
         if self.steps:
             return tuple(self._run_derived(leaves, extra))
@@ -158,7 +159,7 @@ class TorchCall:
     # ---- results ----
 
     def flat(self, result: Any) -> tuple[Any, ...]:
-        """The results of the operator in one tuple; `nested` takes it back."""
+        """Put the results of the operator into one flat tuple; `nested` is the inverse."""
         returned = self.exported.signature.returned
         parts = result if returned == "many" else (result,) if returned else ()
         found: list[Any] = []
@@ -170,7 +171,7 @@ class TorchCall:
         return tuple(found)
 
     def nested(self, found: Sequence[Any]) -> Any:
-        """The value that the torch operator returns, from its results in one tuple."""
+        """Return the results as the torch operator returns them, from a flat tuple."""
         if self.steps:
             return list(found)
         parts, at = [], 0
@@ -181,7 +182,7 @@ class TorchCall:
         return tuple(parts) if returned == "many" else parts[0] if parts else None
 
     def note_batched(self, total: int) -> None:
-        """Note the lengths of results, when not the operator has run, but a batch of it."""
+        """Record the lengths of results after a batch of the operator."""
         outputs = self.exported.signature.outputs
         lists = [leaf for leaf in outputs if leaf.is_list]
         if len(lists) > 1 or not all(leaf.is_array for leaf in outputs):
@@ -216,10 +217,10 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -
 def _keep(
     ctx: Any, call: TorchCall, tensors: tuple[Any, ...], output: tuple[Any, ...]
 ) -> None:
-    """Keep what gradients and tangents are computed from."""
+    """Save what gradients and tangents are computed from."""
     ctx.call = call
     ctx.set_materialize_grads(False)
-    # With its results, a formula need not run the operator a second time.
+    # If results are saved, a formula does not run the operator a second time.
     known = output if not call.steps and call.exported.knows_results else ()
     ctx.known = len(known)
     ctx.save_for_backward(*tensors, *known)
@@ -248,7 +249,7 @@ def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
 
 
 def _or_none(value: Any) -> Any:
-    """A result of a derivative; an empty tensor of bools says that there is none."""
+    """Return a result of a derivative, or None, which is passed as a tensor of bools."""
     return None if value.dtype is torch.bool else value
 
 
@@ -272,10 +273,10 @@ def _vmap(
 
 
 def functions_of(name: str) -> tuple[Any, Any]:
-    """Two classes for torch's autograd, whose name torch shows as ``grad_fn``.
+    """Return two subclasses of torch.autograd.Function; torch shows `name` as ``grad_fn``.
 
-    The second is for functional transforms, which want a separate setup. The first takes
-    half of the time: torch binds no signature for it (torch 2.13).
+    The second is for functional transforms, which need a separate setup. The first
+    takes half the time, because torch does not bind a signature for it (torch 2.13).
     """
     shared = {"backward": staticmethod(_backward), "jvp": staticmethod(_jvp)}
     alone = {**shared, "forward": staticmethod(_forward_alone)}
@@ -289,13 +290,13 @@ def functions_of(name: str) -> tuple[Any, Any]:
     return type(name, bases, alone), type(name, bases, parts)
 
 
-# ---- the vmap inside of torch.autograd ----
+# ---- the vmap inside torch.autograd ----
 
 
 def run_batch(call: TorchCall, tensors: Sequence[Any]) -> Any:
     """Run a call on the batched tensors of torch.autograd.grad(is_grads_batched=True)."""
     level = batch_level()
-    # The batch comes first; a tensor without one gets an axis of length 1.
+    # The axis of the batch comes first. An unbatched tensor gets an axis of length 1.
     rows = [None if x is None else remove_batch_axis(x, level, 1, 0) for x in tensors]
     size = max(x.shape[0] for x in rows if x is not None)
     axes = [0 if x is not None and x.shape[0] == size else None for x in rows]
@@ -309,7 +310,7 @@ def run_batch(call: TorchCall, tensors: Sequence[Any]) -> Any:
     return call.nested([add_batch_axis(x, 0, level) for x in found])
 
 
-# ---- operators that write their arguments, under torch.vmap ----
+# ---- operators that write to their arguments, under torch.vmap ----
 
 
 def run_written(
@@ -318,7 +319,7 @@ def run_written(
     leaves: Sequence[Any],
     arrays: Sequence[Any],
 ) -> None:
-    """Run a batch of an operator, and write what it has written into the arrays."""
+    """Run a batch of an operator, and copy the new values into the written arrays."""
     for at, new in zip(
         _written_arrays(exported, leaves),
         _new(exported, steps, leaves, arrays),
@@ -337,7 +338,7 @@ def run_written(
 
 
 def _written_arrays(exported: Exported, leaves: Sequence[Any]) -> list[int]:
-    """Places of the written arrays in the flat list."""
+    """Return the indices of the written arrays in the flat list."""
     found: list[int] = []
     at = 0
     for i, leaf in enumerate(exported.signature.leaves):
@@ -355,7 +356,7 @@ def _new(
     leaves: Sequence[Any],
     arrays: Sequence[Any],
 ) -> Sequence[Any]:
-    """The new values of the written arrays, each with the axis of the last batch first."""
+    """Return the new values of the written arrays, with the last batch axis in front."""
     written = _written_arrays(exported, leaves)
     if not steps:
         args, keywords = exported.signature.arguments(
@@ -383,7 +384,7 @@ def _new(
 
 
 def rows_of(exported: Exported, *, is_first: bool) -> Callable[..., Any]:
-    """The kernel of an operator that writes, under functional transforms of torch."""
+    """Return the kernel of a writing operator for torch's functional transforms."""
 
     def transform(*args: Any, **keywords: Any) -> None:
         interpreter = transform_of_torch()

@@ -1,9 +1,9 @@
-"""Schemas and values of operators in torch's words.
+"""Translate schemas and values of operators to torch.
 
-Torch has no config objects, tuples, dicts, enums or lists of lists. Each of them is taken
-apart into leaves that torch has: an object into its fields, a dict into keys and values, a
-list of lists into one list and lengths. The code that takes a value apart is text, so that
-it becomes part of one short function, which torch.compile reads.
+Torch has no config objects, tuples, dicts, enums or lists of lists. Each of them is
+split into leaves of types that torch has: an object into its fields, a dict into keys
+and values, a list of lists into one list and lengths. The code that splits a value is
+text, so that it becomes part of one short function that torch.compile can trace.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from customop.schema.types import (
     TupleOf,
 )
 
-# ---- how values of a schema type are passed to torch ----
-# As one or several plain arguments.
+# ---- codecs ----
+# A codec says how values of a schema type are passed to torch: as one or several plain
+# arguments.
 
 
 class Untranslatable(Exception):
-    """A type that torch has nothing for: the reason."""
+    """Raised for a type that cannot be passed to torch; its text is the reason."""
 
 
 class TorchLeaf(NamedTuple):
@@ -48,9 +49,10 @@ class TorchLeaf(NamedTuple):
     Attributes
     ----------
     name : str
-        What follows the name of the parameter: ``"_width"`` for a field.
+        The suffix that is added to the parameter's name, such as ``"_width"`` for a
+        field.
     type : str
-        Its type in torch's schema.
+        The type in torch's schema.
     """
 
     name: str
@@ -58,25 +60,26 @@ class TorchLeaf(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """Whether it is a tensor, or None or a list of them."""
+        """Whether the leaf is a tensor, an optional tensor or a list of tensors."""
         return self.type.startswith("Tensor")
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
+        """Whether the leaf is a list."""
         return "[]" in self.type
 
 
 class Codec(NamedTuple):
-    """How values of one type are taken apart and joined again.
+    """How values of one type are split into leaves and joined again.
 
     Attributes
     ----------
     leaves : tuple of TorchLeaf
     apart : callable
-        Takes the text of an expression for a value, and gives one for each leaf.
+        Takes the text of an expression for a value; returns the text for each leaf.
     join : callable or None
-        Takes the values of the leaves, and gives the value. None if it is the leaf.
+        Takes the values of the leaves; returns the value. None if the value is the
+        leaf.
     """
 
     leaves: tuple[TorchLeaf, ...]
@@ -85,11 +88,11 @@ class Codec(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether torch takes the value as it is."""
+        """Whether torch takes the value unchanged."""
         return self.join is None
 
     def joined(self, leaves: Sequence[Any]) -> Any:
-        """The value of these leaves."""
+        """Join leaves to the value."""
         return leaves[0] if self.join is None else self.join(leaves)
 
 
@@ -98,12 +101,12 @@ def _alone(name: str) -> Codec:
 
 
 def _generator(leaves: Sequence[Any]) -> np.random.Generator:
-    """NumPy's generator with a seed that is drawn from torch's."""
+    """Return a NumPy generator with a seed that is drawn from torch's generator."""
     seed = torch.randint(2**63 - 1, (), generator=leaves[0])
     return np.random.default_rng(int(seed))
 
 
-# The numbers of these are sizes: they may be symbolic while torch traces.
+# An int is passed as SymInt, since it may be a symbolic size while torch traces.
 _BASES: Final[dict[str, Codec]] = {
     "int": _alone("SymInt"),
     "float": _alone("float"),
@@ -118,12 +121,12 @@ _BASES: Final[dict[str, Codec]] = {
 
 
 def codec_of(declared: SchemaType, depth: int = 0) -> Codec:
-    """How values of a type are passed to torch.
+    """Return the codec of a schema type.
 
     Raises
     ------
     Untranslatable
-        If torch has nothing for it.
+        If the type cannot be passed to torch.
     """
     alone = _alone_of(declared)
     if alone is not None:
@@ -138,7 +141,7 @@ def codec_of(declared: SchemaType, depth: int = 0) -> Codec:
 
 
 def _alone_of(declared: SchemaType) -> Codec | None:
-    """The codec of a type without parts."""
+    """Return the codec of a type without parts; None for other types."""
     if isinstance(declared, ArrayType):
         return _OPERAND if declared.or_number else _alone("Tensor")
     if isinstance(declared, Base):
@@ -148,7 +151,7 @@ def _alone_of(declared: SchemaType) -> Codec | None:
 
 
 def _fixed(declared: SchemaType, depth: int) -> Codec:
-    """The codec of a tuple, an object or a member of an enum."""
+    """Return the codec of a tuple, an object or a member of an enum."""
     if isinstance(declared, TupleOf):
         names = [f"_{i}" for i in range(len(declared.items))]
         places = [f"[{i}]" for i in range(len(names))]
@@ -213,7 +216,7 @@ def _optional(item: Codec) -> Codec:
 
 
 def _column(leaf: TorchLeaf) -> tuple[TorchLeaf, ...]:
-    """A list of leaves; lists of lists are one list, and their lengths."""
+    """Return the leaves for a list of a leaf; a list of lists is one list and lengths."""
     if leaf.type.endswith("[]?"):
         raise Untranslatable(f"torch has no list of {leaf.type}")
     if leaf.is_list:
@@ -222,7 +225,7 @@ def _column(leaf: TorchLeaf) -> tuple[TorchLeaf, ...]:
 
 
 def _columns(item: Codec, each: str) -> Callable[[str], list[str]]:
-    """Texts of the columns of a sequence."""
+    """Return the function that splits a sequence into one list for each leaf."""
 
     def apart(text: str) -> list[str]:
         found = []
@@ -238,7 +241,7 @@ def _columns(item: Codec, each: str) -> Callable[[str], list[str]]:
 
 
 def _rows(item: Codec, columns: Sequence[Any]) -> list[Any]:
-    """The values of the rows of columns."""
+    """Join columns to a list of values."""
     given = iter(columns)
     parts = []
     for leaf in item.leaves:
@@ -248,7 +251,7 @@ def _rows(item: Codec, columns: Sequence[Any]) -> list[Any]:
 
 
 def _cut(values: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
-    """One list as lists of these lengths."""
+    """Cut one list into lists of the given lengths."""
     rows, start = [], 0
     for length in lengths:
         rows.append(list(values[start : start + length]))
@@ -327,7 +330,7 @@ def _object(declared: ClassOf, depth: int) -> Codec:
 
 def _member(declared: ClassOf) -> Codec:
     cls: Any = declared.cls
-    if issubclass(cls, enum.Flag):  # which may have several bits, and then no name
+    if issubclass(cls, enum.Flag):  # a flag with several bits may have no name
         return Codec(
             (TorchLeaf("", "int"),), lambda text: [f"{text}.value"], lambda v: cls(v[0])
         )
@@ -336,32 +339,36 @@ def _member(declared: ClassOf) -> Codec:
     )
 
 
-# ---- signature ----
-# The schema of an operator in torch's words, and the functions between the two.
+# ---- signatures ----
+# The schema of an operator for torch, and functions that convert between the two.
 
 
 class Signature(NamedTuple):
-    """The signature for torch: leaves in place of parameters and results.
+    """The signature of an operator for torch, with leaves for parameters and results.
 
     Attributes
     ----------
     leaves, outputs : tuple of TorchLeaf
-        Those of all parameters, and of all results.
+        The leaves of all parameters, and of all results.
     text : str
         The schema in torch's grammar, without a name.
     is_same : bool
-        Whether calls of the operator and of torch's are written in the same way.
+        Whether the operator and the torch operator are called in the same way.
     arguments : callable
-        Positional and keyword arguments of the operator, of the values of all leaves.
+        Takes the values of all leaves; returns positional and keyword arguments of the
+        operator.
     values : callable
-        Values of all leaves, of the arguments that torch gives; defaults filled in.
+        Takes the arguments that torch passes; returns the values of all leaves, with
+        defaults filled in.
     results : callable
-        Values of all output leaves, in a list, of the result of the operator.
+        Takes the result of the operator; returns a list of the values of all output
+        leaves.
     joined : callable
-        The result of the operator, of the values of all output leaves.
+        Takes the values of all output leaves; returns the result of the operator.
     source, kernel : str
-        Code of a function with the parameters of the operator, which calls torch's as
-        `_torch`; and of a kernel for torch, which calls the operator as `_op`.
+        The code of two functions. The first has the parameters of the operator and
+        calls the torch operator as `_torch`. The second is a kernel for torch that
+        calls the operator as `_op`.
     """
 
     leaves: tuple[TorchLeaf, ...]
@@ -381,11 +388,11 @@ class Signature(NamedTuple):
 
     @property
     def returned(self) -> str:
-        """How many values torch's operator returns: "", "one" or "many"."""
+        """How many values the torch operator returns: "", "one" or "many"."""
         return ("", "one", "many")[min(len(self.outputs), 2)]
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """Positional and keyword arguments of torch's operator, of all leaves."""
+        """Split the values of all leaves into positional and keyword arguments."""
         if not self.keyword_count:
             return values, {}
         at = len(values) - self.keyword_count
@@ -394,12 +401,12 @@ class Signature(NamedTuple):
 
 
 def signature_of(op: RuleTable) -> Signature:
-    """The signature of an operator for torch.
+    """Return the signature of an operator for torch.
 
     Raises
     ------
     RegistrationError
-        If torch has nothing for one of its types.
+        If one of its types cannot be passed to torch.
     """
     schema = op.schema
     rows = [(p, _codec(op, p.name, p.type)) for p in schema.parameters]
@@ -456,7 +463,7 @@ def _named(name: str, codec: Codec) -> Iterable[TorchLeaf]:
 
 
 def _returns_written(op: RuleTable) -> bool:
-    """Whether results are the written arguments, which torch wants to see no more."""
+    """Return whether the results are the written arguments, which torch does not return."""
     schema = op.schema
     return bool(schema.written) and any(
         r.alias is not None and r.alias.is_write for r in schema.returns
@@ -464,7 +471,7 @@ def _returns_written(op: RuleTable) -> bool:
 
 
 def _written(rows: Sequence[tuple[Parameter, Codec]]) -> tuple[int, ...]:
-    """Positions of the leaves that the operator writes."""
+    """Return the positions of the leaves that the operator writes to."""
     found, at = [], 0
     for p, codec in rows:
         for leaf in codec.leaves:
@@ -482,7 +489,8 @@ def _parameter_texts(rows: Sequence[tuple[Parameter, Codec]]) -> list[str]:
     has_star = False
     letters = iter("abcdefghijklmnopqrstuvwxyz" * 4)
     positional = [row for row in rows if row[0].kind != KEYWORD_ONLY]
-    # Torch wants defaults last, so one that it cannot write takes those before away.
+    # Torch allows defaults only at the end. If it cannot write the default of a
+    # parameter, all parameters before it lose theirs.
     first = 0
     for i, (p, codec) in enumerate(positional):
         if p.default is MISSING or not _has_default(p, codec):
@@ -505,7 +513,7 @@ def _parameter_texts(rows: Sequence[tuple[Parameter, Codec]]) -> list[str]:
 
 
 def _has_default(p: Parameter, codec: Codec) -> bool:
-    """Whether torch can write the default of a parameter, if it has one."""
+    """Return whether a parameter has no default, or one that torch can write."""
     if p.default is MISSING or (p.default is None and codec.is_same):
         return True
     return codec.is_same and _default(p) is not None
@@ -527,13 +535,13 @@ def _default(p: Parameter) -> str | None:
     return None
 
 
-# ---- functions between the two, generated ----
+# ---- generated functions that convert ----
 
 
 def _arguments(
     rows: Sequence[tuple[Parameter, Codec]],
 ) -> Callable[..., tuple[list[Any], dict[str, Any]]]:
-    """Make the function that joins leaves, arrays in place of tensors, to arguments."""
+    """Return the function that joins leaves, with arrays for tensors, to arguments."""
     spans = []
     start = 0
     for p, codec in rows:
@@ -558,7 +566,7 @@ def _arguments(
 def _head(
     rows: Sequence[tuple[Parameter, Codec]],
 ) -> tuple[list[str], dict[str, Any]]:
-    """Parameters of a function that torch calls, and the values of their defaults."""
+    """Return the parameters of a function that torch calls, and their defaults."""
     texts, has_star, has_default = [], False, False
     defaults: dict[str, Any] = {}
     for p, codec in rows:
@@ -570,14 +578,14 @@ def _head(
                 defaults[f"_{leaf.name}"] = p.default
                 texts.append(f"{leaf.name}=_{leaf.name}")
                 has_default = True
-            else:  # torch gives it always
+            else:  # torch always passes it
                 needs = has_default and not has_star
                 texts.append(f"{leaf.name}=None" if needs else leaf.name)
     return texts, defaults
 
 
 def _values(rows: Sequence[tuple[Parameter, Codec]]) -> Callable[..., tuple[Any, ...]]:
-    """Make the function that gives the values of all leaves of a call by torch."""
+    """Return the function that lists the values of all leaves in a call from torch."""
     texts, found = _head(rows)
     names = [leaf.name for p, codec in rows for leaf in _named(p.name, codec)]
     listed = "".join(f"{name}, " for name in names)
@@ -589,7 +597,7 @@ def _values(rows: Sequence[tuple[Parameter, Codec]]) -> Callable[..., tuple[Any,
 def _kernel(
     op: RuleTable, rows: Sequence[tuple[Parameter, Codec]], outs: Sequence[Codec]
 ) -> str:
-    """Code of a kernel: tensors to arrays, the operator, arrays to tensors."""
+    """Return the code of a kernel that runs the operator on tensors."""
     texts, _ = _head(rows)
     given, written = [], []
     for i, (p, codec) in enumerate(rows):
@@ -616,7 +624,7 @@ def _kernel(
 
 
 def _lowered(leaf: TorchLeaf, array: str) -> str:
-    """The text of a leaf as the operator takes it; `array` makes one of a tensor."""
+    """Return the code that converts a leaf for the operator; `array` converts a tensor."""
     name = leaf.name
     if not leaf.is_array:
         kind = leaf.type.removesuffix("?").removesuffix("[]")
@@ -628,12 +636,12 @@ def _lowered(leaf: TorchLeaf, array: str) -> str:
     return f"(None if {name} is None else {text})" if leaf.type.endswith("?") else text
 
 
-# How numbers are given to torch, which takes none of NumPy.
+# How numbers are passed to torch, which does not take NumPy scalars.
 _NUMBERS = {"SymInt": "int", "int": "int", "float": "float", "bool": "bool"}
 
 
 def _raised(leaf: TorchLeaf, text: str, is_copied: bool) -> str:
-    """The text of a result as torch takes it."""
+    """Return the code that converts a result for torch."""
     kind = leaf.type.removesuffix("?").removesuffix("[]").removesuffix("?")
     item = "v" if leaf.is_list else text
     if kind in _NUMBERS:
@@ -649,7 +657,7 @@ def _raised(leaf: TorchLeaf, text: str, is_copied: bool) -> str:
 
 
 def _joined(outs: Sequence[Codec], schema: Schema) -> Callable[[Sequence[Any]], Any]:
-    """Make the function that joins output leaves to a result."""
+    """Return the function that joins output leaves to a result."""
     spans = []
     start = 0
     for codec in outs:
@@ -664,7 +672,7 @@ def _joined(outs: Sequence[Codec], schema: Schema) -> Callable[[Sequence[Any]], 
 
 
 def _results(outs: Sequence[Codec], schema: Schema) -> Callable[[Any], list[Any]]:
-    """Make the function that takes a result apart into output leaves."""
+    """Return the function that splits a result into output leaves."""
     if not outs:
         return lambda result: []
     if len(outs) == 1 and not schema.is_tuple:
@@ -680,7 +688,7 @@ def _results(outs: Sequence[Codec], schema: Schema) -> Callable[[Any], list[Any]
 def _source(
     op: RuleTable, rows: Sequence[tuple[Parameter, Codec]], outs: Sequence[Codec]
 ) -> str:
-    """Code of a function with the parameters of the operator, which calls torch's."""
+    """Return the code of a function with the operator's parameters that calls torch."""
     schema = op.schema
     texts, given, has_star, previous = [], [], False, ""
     for p, codec in rows:

@@ -1,8 +1,8 @@
-"""Symbolic sizes of torch as those of this package, and back.
+"""Convert torch's symbolic sizes to those of this package, and back.
 
-While torch traces with dynamic shapes, fake kernels get sizes of ours. A question that a
-fake kernel decided by the values of the sizes is asked of torch afterwards, which makes
-torch's own guard of it.
+While torch traces with dynamic shapes, fake kernels get our sizes. If a fake kernel
+decided a question by the values of the sizes, torch is asked the same question
+afterwards, so that it adds its own guard.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from customop.shapes.expressions import Atom, Expr, Factor, symbol
 from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymInt, as_side, make_int
 
-# ---- symbolic sizes of torch as those of this package, and back ----
+# ---- torch's sizes in our fake kernels ----
 
 
 class TorchSizes:
-    """The sizes of one call of a fake kernel, in both libraries."""
+    """Pairs torch's sizes with ours, in one call of a fake kernel."""
 
     def __init__(self) -> None:
         self._context: SizeContext | None = None
-        # Expression of torch -> our size; name of ours -> torch's size.
+        # Expression of torch -> our size, and name of our size -> torch's size.
         self._ours: dict[Any, Any] = {}
         self._torchs: dict[str, Any] = {}
 
     @property
     def context(self) -> SizeContext:
-        """Our sizes, made when the first symbolic one is met."""
+        """The context of our sizes, created for the first symbolic size."""
         if self._context is None:
             self._context = SizeContext()
         return self._context
 
     def adopt(self, context: SizeContext) -> None:
-        """Take the sizes of another call as ours, if there are none yet."""
+        """Use the context of another size, if there is none yet."""
         if self._context is None:
             self._context = context
 
     def knows(self, name: str) -> bool:
-        """Whether a name of ours has a size of torch."""
+        """Return whether our size of this name has a torch size."""
         return name in self._torchs
 
     def pair(self, name: str, theirs: Any, ours: Any) -> None:
-        """Take a size of torch and one of ours as the same."""
+        """Record that a torch size and our size are the same."""
         self._torchs[name] = theirs
         self._ours[theirs.node.expr] = ours
 
-    # ---- torch's as ours ----
+    # ---- from torch to ours ----
 
     def ours(self, size: Any) -> Any:
-        """An int or size of torch as an int or size of ours."""
+        """Convert an int or a torch size to an int or our size."""
         if type(size) is int or not isinstance(size, torch.SymInt):
             return size
         expr = size.node.expr
@@ -74,7 +74,7 @@ class TorchSizes:
         return made
 
     def expressed(self, expr: Any, shapes: Any) -> Any:
-        """Our size of an expression of torch."""
+        """Return our size for a torch expression."""
         found = self._ours.get(expr)
         if found is None:
             found = self._ours[expr] = self._composed(expr, shapes)
@@ -89,7 +89,7 @@ class TorchSizes:
         return compose(self.context, [self.expressed(a, shapes) for a in expr.args])
 
     def _symbol(self, expr: Any, shapes: Any) -> Any:
-        """A new size of ours, for a symbol of torch or a function that we do not have."""
+        """Return a new size, for a torch symbol or a torch function that we do not have."""
         bounds = shapes.bound_sympy(expr)
         low, high = max(_whole(bounds.lower, 0), 0), _whole(bounds.upper, None)
         hint = _hint(shapes, expr)
@@ -101,20 +101,20 @@ class TorchSizes:
         return made
 
     def data_size(self, low: int, high: int | None, expr: Any) -> Any:
-        """A new size of ours that depends on data."""
+        """Return a new size that depends on data."""
         return self.context.new_dynamic_size(low, high, f"{expr} of torch")
 
-    # ---- ours as torch's ----
+    # ---- from ours to torch ----
 
     def torchs(self, size: Any) -> Any:
-        """An int or size of ours as an int or size of torch."""
+        """Convert an int or our size to an int or a torch size."""
         if not isinstance(size, SymInt):
             return size
         self.adopt(size.context)
         return self._valued(size.expr)
 
     def _valued(self, side: Any) -> Any:
-        """An expression, calculation or number with torch's sizes for its names."""
+        """Compute an expression, calculation or number from torch's sizes."""
         if isinstance(side, Expr):
             terms = [
                 reduce(operator.mul, map(self._factor, monomial), c)
@@ -133,14 +133,14 @@ class TorchSizes:
         return self._torchs[factor]
 
     def _new(self, name: str) -> Any:
-        """A new size of torch for one that a fake kernel has made with `get_ctx`."""
+        """Return a new torch size for a size that a fake kernel made with `get_ctx`."""
         low, high = self.context.sizes[name].bounds
         return torch.library.get_ctx().new_dynamic_size(min=low, max=high)
 
-    # ---- what was asked ----
+    # ---- guards ----
 
     def tell(self) -> None:
-        """Ask torch what the fake kernel asked, so that it makes guards of it."""
+        """Ask torch the questions that the fake kernel asked, so that it adds guards."""
         if self._context is None:
             return
         for guard in self._context.guards:
@@ -152,7 +152,7 @@ class TorchSizes:
     def _ask(self, condition: Condition) -> None:
         try:
             held = bool(self._holds(condition))
-        except KeyError:  # a function of NumPy that torch's sizes do not have
+        except KeyError:  # a NumPy function that torch's sizes do not have
             held = True
             for name in condition.names:
                 int(self._torchs[name])
@@ -169,20 +169,20 @@ class TorchSizes:
 
 
 def _whole(value: Any, instead: int | None) -> Any:
-    """A bound of torch as an int; infinity is none."""
+    """Convert a torch bound to an int; return `instead` for infinity."""
     return int(value) if value.is_Integer and abs(value) < 2**62 else instead
 
 
 def _hint(shapes: Any, expr: Any) -> int | None:
-    """The value that an expression of torch has in this call; None if it has none."""
+    """Return the value of a torch expression in this call; None if it is unknown."""
     if any(map(shapes.is_unbacked_symint, expr.free_symbols)):
         return None
-    # The older of the two names warns where there is the newer one.
+    # The older name warns if the newer one exists.
     ask = getattr(shapes, "guarding_hint_or_throw", None) or shapes.size_hint
     return int(ask(expr))
 
 
-# Class of a sympy expression -> our size of its parts.
+# Class of a sympy expression -> function from our sizes of its parts to our size.
 _COMPOSED: Final[Mapping[str, Callable[[SizeContext, Sequence[Any]], Any]]] = {
     "Add": lambda _, parts: reduce(operator.add, parts),
     "Mul": lambda _, parts: reduce(operator.mul, parts),
@@ -221,12 +221,12 @@ _COMPARED: Final[dict[str, Any]] = {
 }
 
 
-# ---- own sizes ----
-# Our symbolic sizes as torch's, and back, for fake kernels of imported operators.
+# ---- our sizes in torch's fake kernels ----
+# These are used for imported operators.
 
 
 class OwnSizes(TorchSizes):
-    """The sizes of one call of an operator of torch on our fake arrays."""
+    """Pairs our sizes with torch's, in one call of a torch operator on fake arrays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class OwnSizes(TorchSizes):
         self._library = shapes
 
     def lent(self, size: Any) -> Any:
-        """An int or size of ours as an int or size of torch."""
+        """Convert an int or our size to an int or a torch size."""
         if not isinstance(size, SymInt):
             return size
         self.adopt(size.context)
@@ -256,13 +256,13 @@ class OwnSizes(TorchSizes):
         self.pair(name, made, make_int(self.context, symbol(name), hint))
 
     def data_size(self, low: int, high: int | None, expr: Any) -> Any:
-        """A new size of the fake kernel that runs."""
+        """Return a new size from the running fake kernel."""
         made = get_ctx().new_dynamic_size(low, high)
         self.adopt(made.context)
         return made
 
     def tell_ours(self) -> None:
-        """Ask our sizes what torch asked, so that the capture makes guards of it."""
+        """Ask our sizes the questions that torch asked, so that the capture adds guards."""
         for guard in self.shapes.guards:
             compare = _OWN_SIZES_COMPARED.get(type(guard.expr).__name__)
             if compare is not None:

@@ -1,9 +1,8 @@
 """Operators and transforms on xarray: dims, coordinates and attributes are kept.
 
-Importing it makes `DataArray`, `Variable` and `Dataset` pytrees, so that `grad` and others
-take and return them. `export` gives operators that take DataArrays, and `vmap` batches over
-a dim. Start reading in ``export.py``, which finds the dims of a call; ``trees.py`` has the
-pytrees.
+Importing it makes `DataArray`, `Variable` and `Dataset` pytrees, so that `grad` and
+other transforms take and return them. `export` gives operators that take DataArrays,
+and `vmap` batches over a dim. Start reading in ``labels.py``.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""Operators and batches on objects of xarray: dims, coordinates and attributes are kept."""
+"""Operators and batches on xarray objects, which keep dims, coordinates and attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from customop.schema.types import MISSING, shapes_in
 from customop.shapes.notation import Axis, Shape
 from customop.transforms.vmap import vmap as vmap_axes
 
-# ---- the module `xarray` itself, or what to install ----
+# ---- the import of xarray ----
 
 
 def _imported() -> Any:
@@ -42,17 +42,17 @@ def _imported() -> Any:
 xarray: Any = _imported()
 
 
-# ---- objects of xarray as pytrees ----
-# Their arrays are the leaves, the labels the structure.
+# ---- xarray objects as pytrees ----
+# Their arrays are the leaves, and their labels are the structure.
 
 
 class Labelling:
-    """An object of xarray without its data: dims, coordinates, names and attributes.
+    """An xarray object without its data: dims, coordinates, names and attributes.
 
     Attributes
     ----------
     empty : DataArray, Variable or Dataset
-        The object, with zeros that take no memory.
+        The object filled with zeros that take no memory.
     """
 
     __slots__ = ("empty",)
@@ -61,7 +61,7 @@ class Labelling:
         self.empty: Any = value.copy(deep=False, data=_zeros(value))
 
     def __eq__(self, other: object) -> bool:
-        """Dims, coordinates and names of variables are the same; attributes may differ."""
+        """Return whether dims, coordinates and variable names agree; attributes may differ."""
         if not isinstance(other, Labelling) or type(self.empty) is not type(
             other.empty
         ):
@@ -83,7 +83,7 @@ class Labelling:
         return [self.empty.dims]
 
     def filled(self, leaves: Any) -> Any:
-        """The object with other data."""
+        """Return the object with `leaves` as its data."""
         leaves = [_with_shape(leaf) for leaf in leaves]
         if not isinstance(self.empty, xarray.Dataset):
             self._check(self.empty, leaves[0])
@@ -116,7 +116,7 @@ def _with_shape(leaf: Any) -> Any:
 
 
 def arrays_of(value: Any) -> list[Any]:
-    """The data of an object of xarray: of a Dataset, those of its variables in order."""
+    """Return the arrays of an xarray object: one, or those of a Dataset's variables."""
     if isinstance(value, xarray.Dataset):
         return [x.data for x in value.data_vars.values()]
     return [value.data]
@@ -135,13 +135,14 @@ def _filled(labels: Labelling, leaves: Any) -> Any:
 
 
 def register_trees() -> None:
-    """Make the classes of xarray pytrees."""
+    """Register the classes of xarray as pytrees."""
     register_node(xarray.DataArray, _flatten_one, _filled)
     register_node(xarray.Variable, _flatten_one, _filled)
     register_node(xarray.Dataset, _flatten_all, _filled)
 
 
-# ---- operators on DataArrays: which dims the axes of the schema's shapes are ----
+# ---- operators on DataArrays ----
+# Most of the work is to find which dims the axes of the schema's shapes are.
 
 
 Dims = tuple[Hashable, ...]
@@ -153,13 +154,13 @@ def export(op: Operator[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     op : Operator
-        Pointwise by its tags, or with shapes for its results.
+        It has the tag ``Tag.pointwise``, or its schema has shapes for its results.
 
     Returns
     -------
     callable
-        Takes what `op` takes, with DataArrays for arrays. An axis that the schema names
-        is the dim of that name; if no dim has the name, the axes are the last dims. All
+        Takes the arguments of `op`, with DataArrays for arrays. An axis that the schema
+        names is the dim of that name; axes without such a dim are the last dims. All
         other dims are matched by their names. Coordinates must be the same.
 
     Raises
@@ -183,7 +184,7 @@ def export(op: Operator[..., Any]) -> Callable[..., Any]:
     array([2., 2., 2.])
     Dimensions without coordinates: place
     """
-    _result_shapes(op)  # an error comes here, not with the first call
+    _result_shapes(op)  # raise here, not in the first call
     signature = _signature(op)
 
     @wraps(op)
@@ -196,12 +197,12 @@ def export(op: Operator[..., Any]) -> Callable[..., Any]:
 
 
 def call_on_arrays(op: RuleTable, values: Sequence[Any]) -> Any:
-    """Call an operator with the values of all parameters, DataArrays among them."""
+    """Call an operator with the values of all parameters, some of them DataArrays."""
     return _OfDataArrays(op, _result_shapes(op))(values)
 
 
 def _signature(op: Operator[..., Any]) -> inspect.Signature:
-    """The signature of an operator, with the defaults of its schema."""
+    """Return the signature of an operator, with the defaults of its schema."""
     given = inspect.signature(op)
     defaults = {
         p.name: p.default for p in op.schema.parameters if p.default is not MISSING
@@ -215,7 +216,7 @@ def _signature(op: Operator[..., Any]) -> inspect.Signature:
 
 
 def _result_shapes(op: RuleTable) -> list[Shape | None]:
-    """The shapes of the results; None for those of a pointwise operator."""
+    """Return the shapes of the results, or None for each result of a pointwise operator."""
     if op.schema.written:
         raise op.error(
             RegistrationError,
@@ -245,11 +246,11 @@ def _result_shapes(op: RuleTable) -> list[Shape | None]:
 
 
 class _DataSlot:
-    """The place of an array among the values of a call."""
+    """Marks the place of an array among the values of a call."""
 
 
 class _NamedAxes(NamedTuple):
-    """An array of a call: its parameter, its place in words, and its axes."""
+    """An array of a call, with its parameter, its place in words, and its shape."""
 
     name: str
     place: str
@@ -262,7 +263,7 @@ class _NamedAxes(NamedTuple):
 
 
 class _OfDataArrays:
-    """An operator with shapes or of single elements, by ``xarray.apply_ufunc``."""
+    """Calls an operator on DataArrays through ``xarray.apply_ufunc``."""
 
     def __init__(self, op: RuleTable, results: list[Shape | None]) -> None:
         self.op = op
@@ -325,7 +326,7 @@ def _has_loop(shape: Shape | None) -> bool:
 
 
 def _same_loops(given: Sequence[_NamedAxes], inputs: Sequence[Dims]) -> list[Any]:
-    """The arrays; spread over each other's dims where the kernel does not broadcast."""
+    """Return the arrays, broadcast against each other if the kernel does not broadcast."""
     arrays = [x.array for x in given]
     loops = [x.shape.loop for x in given if x.shape is not None and x.shape.loop]
     places = [i for i, x in enumerate(given) if isinstance(x.array, xarray.DataArray)]
@@ -342,21 +343,23 @@ def _same_loops(given: Sequence[_NamedAxes], inputs: Sequence[Dims]) -> list[Any
 
 
 class DimNames:
-    """The dims that the axes of a call are, as far as they are found.
+    """Finds the dims that are the axes of a call.
 
-    An axis is the dim of its name. Other axes are the last dims that are left, and the
-    same axis of another array is the same dim.
+    An axis is the dim of its name. Axes without such a dim are the last of the
+    remaining dims. An axis that occurs in several arrays is the same dim in all of
+    them.
     """
 
     def __init__(self, op: RuleTable) -> None:
         self.op = op
-        # By the length of an axis and how often it came before in the same shape.
+        # The key is the length of an axis, and how often it came before in the same
+        # shape.
         self.known: dict[tuple[Any, int], Hashable] = {}
 
     def dims(
         self, given: Sequence[_NamedAxes], results: Sequence[Shape | None]
     ) -> tuple[list[Dims], list[Dims]]:
-        """The core dims of the arrays and of the results."""
+        """Return the core dims of the arrays and of the results."""
         found = [
             self._of_labelled(x) if isinstance(x.array, xarray.DataArray) else None
             for x in given
@@ -420,7 +423,7 @@ class DimNames:
         )
 
     def _written(self, axes: Sequence[Axis]) -> Dims:
-        """The dims of axes without names of their own; new ones have the schema's."""
+        """Return the dims of axes in plain arrays and results; new dims get schema names."""
         return tuple(
             [
                 self.known.get(
@@ -436,7 +439,7 @@ def _keys(axes: Sequence[Axis]) -> list[tuple[Any, int]]:
     return [(length, lengths[:i].count(length)) for i, length in enumerate(lengths)]
 
 
-# ---- operators that are called on objects of xarray themselves ----
+# ---- operators that are called directly on xarray objects ----
 
 
 _HOW = {
@@ -446,12 +449,12 @@ _HOW = {
 
 
 def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
-    """Call an operator on DataArrays: its dims follow from the shapes of the schema.
+    """Call an operator on DataArrays; the dims follow from the shapes of the schema.
 
     Raises
     ------
     ArgumentError
-        For a Dataset or a Variable.
+        If an argument is a Dataset or a Variable.
     RegistrationError
         If the schema does not say which dims the results have.
     """
@@ -467,32 +470,33 @@ def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
     return call_on_arrays(op, values)
 
 
-# ---- batches over a dim, by its name ----
+# ---- batches over a dim ----
 
 
 def vmap(fn: Callable[..., Any], dim: Hashable) -> Callable[..., Any]:
-    """Call a function once for all places along a dim, as if for one place at a time.
+    """Batch a function over a dim: write it for one place, and call it for all of them.
 
     Parameters
     ----------
     fn : callable
-        Takes and returns pytrees. What has the dim in the call comes without it, and
-        without the coordinates along it.
+        Takes and returns pytrees. It gets the arguments without the dim and without the
+        coordinates along it.
     dim : hashable
-        The name of a dim of some argument. Other arguments are the same for all places.
+        The name of a dim of some argument. Arguments without it are the same for all
+        places.
 
     Returns
     -------
     callable
-        Takes what `fn` takes. The results have the dim first, with its coordinates;
-        plain arrays have it as their first axis.
+        Takes the arguments of `fn`, with the dim. The results have the dim first, with
+        its coordinates; plain arrays have it as their first axis.
 
     Raises
     ------
     ArgumentError
         If no argument has the dim.
     ShapeError
-        If a result of `fn` has a dim of that name too.
+        If a result of `fn` already has a dim of that name.
 
     Examples
     --------
@@ -512,7 +516,7 @@ def vmap(fn: Callable[..., Any], dim: Hashable) -> Callable[..., Any]:
         batches = [_BatchedDim(x, dim) for x in found]
         shapes: list[
             Any
-        ] = []  # of the result: its structure and the labels of its leaves
+        ] = []  # the structure of the result, and the labels of its leaves
 
         def one_place(given: list[list[Any]]) -> list[Any]:
             rows = iter([b.row(x) for b, x in zip(batches, given, strict=True)])
@@ -544,7 +548,7 @@ def _has(x: Any, dim: Hashable) -> bool:
 
 
 def _flat(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of a pytree, among them whole objects of xarray."""
+    """Flatten a pytree, with whole xarray objects as leaves."""
     leaves, structure = optree.tree_flatten(
         tree, is_leaf=_is_labelled, namespace="customop"
     )
@@ -552,13 +556,13 @@ def _flat(tree: Any) -> tuple[list[Any], Any]:
 
 
 class _BatchedDim:
-    """An argument with the dim.
+    """An argument that has the dim.
 
     Attributes
     ----------
     arrays : list of arrays
     axes : list of int or None
-        Where each array has the dim.
+        The axis of each array that is the dim.
     """
 
     def __init__(self, x: Any, dim: Hashable) -> None:
@@ -571,12 +575,12 @@ class _BatchedDim:
         self._row = Labelling(rest.isel({dim: 0}))
 
     def row(self, arrays: list[Any]) -> Any:
-        """The argument at one place."""
+        """Return the argument at one place of the dim, holding `arrays`."""
         return self._row.filled(arrays)
 
 
 def _coordinates(found: Sequence[Any], dim: Hashable) -> Any:
-    """The coordinates along the dim, which must be the same in all arguments."""
+    """Return the coordinates along the dim; raise if they differ between arguments."""
     if not found:
         raise ArgumentError(
             f"vmap: no argument has the dim {shown(dim)}",
@@ -607,7 +611,7 @@ def _coordinates(found: Sequence[Any], dim: Hashable) -> Any:
 def _joined(
     own: Labelling, arrays: Sequence[Any], dim: Hashable, coordinates: Any
 ) -> Any:
-    """A result at all places."""
+    """Return a result for all places, with the dim and its coordinates."""
     if dim in own.empty.dims or dim in getattr(own.empty, "coords", ()):
         raise ShapeError(
             f"vmap: a result has a dim or coordinate {shown(dim)} of its own",

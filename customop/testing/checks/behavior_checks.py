@@ -1,4 +1,4 @@
-"""Checks of an operator in a program: repeated, pickled, in threads, captured."""
+"""Checks of an operator in programs: repeated, pickled, in threads, captured."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ from customop.transforms.trace.make_fx import graph_of
 
 # ---- test_determinism ----
 
-# Bytes to fill freed memory with. As float64 they are 1.2e+161 and -3.7e-103, which
-# kernels do not return otherwise.
+# Freed memory is filled with these bytes. As float64 they are 1.2e+161 and -3.7e-103,
+# which kernels would hardly return.
 _POISONS = (0x61, 0xAA)
 
 
 def check_determinism(session: Session, sample: Sample) -> str:
-    """Equal inputs give equal results, in new memory, whatever was called in between."""
+    """Check that equal inputs give equal results in new memory, after other calls."""
     if not session.is_steady(sample):
         return "it draws from a random state that cannot be set from here"
     first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
@@ -90,7 +90,7 @@ def check_determinism(session: Session, sample: Sample) -> str:
 def _check_replayed(
     session: Session, sample: Sample, third: Run, later: Sequence[Run | None]
 ) -> None:
-    """Calls give the same from the state that the kernel had before all of them."""
+    """Check that calls give the same when repeated from the kernel's first state."""
     do = "keep no results of earlier calls, or find them by all values that they depend on"
     with session.start.rewound() as has_state:
         if not has_state:
@@ -116,7 +116,7 @@ def _shared(name: str) -> Fault:
 
 
 def _poisoned(session: Session, sample: Sample, poison: int) -> Run:
-    """Run where the memory that `np.empty` returns is filled with a byte."""
+    """Run the operator while memory from `np.empty` is filled with this byte."""
     values = session.values(sample)
     sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
     for _, leaf in session.expected(sample).effects:
@@ -130,13 +130,13 @@ _MOST_POISONED = 1 << 20
 
 
 def _leave_behind(size: int, poison: int) -> None:
-    # NumPy keeps the last blocks of each size under 1 KiB, malloc those above.
+    # NumPy caches blocks below 1 KiB by size; malloc keeps larger ones.
     held = [np.full(size, poison, np.uint8) for _ in range(3)]
     held.clear()
 
 
 def _on_others(session: Session, sample: Sample) -> list[Run | None]:
-    """Runs of the operator on other inputs; None for one that it refuses."""
+    """Run the operator on other inputs; an item is None if it refuses them."""
     return [_attempt(session, others) for others in _others(session, sample)]
 
 
@@ -148,7 +148,7 @@ def _attempt(session: Session, values: Sequence[Any]) -> Run | None:
 
 
 def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
-    """Other arguments than those of a sample: its values in reverse, other samples."""
+    """Yield other arguments: the values of the sample reversed, then another sample."""
     yield map_values(_reversed, session.values(sample))
     others = [other for other in session.samples if other is not sample]
     if others:
@@ -163,7 +163,7 @@ def _reversed(leaf: Any) -> Any:
 
 
 def _shifted(leaf: Any) -> Any:
-    """Other numbers for an array of equal ones."""
+    """Return other numbers for an array whose elements are all equal."""
     is_float = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc"
     return leaf * 0.5 if is_float else leaf
 
@@ -172,7 +172,7 @@ def _shifted(leaf: Any) -> Any:
 
 
 def check_pickle(session: Session, sample: Sample) -> str:
-    """The operator and its config objects pickle and copy, by name and by value."""
+    """Check that the operator and its config objects survive pickling and copying."""
     op = session.op
     for way, made in (("pickle", _pickled(op)), ("deepcopy", copy.deepcopy(op))):
         if made is not op:
@@ -203,7 +203,7 @@ def _pickled(value: Any) -> Any:
 
 
 def _check_object(value: Any, declared: ClassOf) -> str:
-    """A config object is the same value after pickling and copying."""
+    """Check that a config object has the same value after pickling and copying."""
     cls = declared.cls
     if _found_by_name(cls) is not cls:
         return f"{cls.__qualname__} is not found by its name in {cls.__module__}"
@@ -222,7 +222,7 @@ def _check_object(value: Any, declared: ClassOf) -> str:
 
 
 def _found_by_name(cls: type) -> object:
-    """The object that pickle finds by the name of a class."""
+    """Return the object that pickle finds by the name of this class."""
     found: object = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -235,16 +235,16 @@ def _is_equal(a: Any, b: Any) -> bool:
 
 # ---- test_threads ----
 
-# Seconds to wait for a call in another thread, which a lock of the kernel may hold up.
+# Seconds to wait for a call in another thread, which may wait for a lock of the kernel.
 _PATIENCE = 0.2
-# Seconds after which a call in another thread counts as held up for ever.
+# Seconds after which a call in another thread counts as blocked forever.
 _LONGEST = 20.0
-# Lines of a kernel before which another call runs, at most.
+# How many lines of a kernel are interrupted by another call, at most.
 _MOST_LINES = 24
 
 
 def check_threads(session: Session, sample: Sample) -> str:
-    """Calls in several threads do not disturb each other."""
+    """Check that calls in several threads do not disturb each other."""
     if session.op.sees_seed:
         return "it draws from a random state, which threads share"
     expected = session.expected(sample)
@@ -271,13 +271,13 @@ def _copied(leaf: Any) -> Any:
 def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
     """Run a kernel with a call in another thread before each of its lines.
 
-    Threads switch by chance; here they switch at every line.
+    Threads switch at random; here they switch before every line.
     """
     kernel = select(session.op, session.values(sample))[0]
     code = getattr(innermost(kernel), "__code__", None)
     if code is None:
         return _with_other_calls(session, sample, others)
-    before = sys.gettrace()  # a debugger, or what measures coverage
+    before = sys.gettrace()  # a debugger or a coverage tool
     elsewhere = _OtherThread(session, others)
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
@@ -298,20 +298,20 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
 
 
 class _OtherThread:
-    """Calls of an operator in another thread, one at a time."""
+    """Runs calls of an operator in another thread, one at a time."""
 
     def __init__(self, session: Session, others: Sequence[Any]) -> None:
         self.session = session
         self.others = others
         self.left = _MOST_LINES
-        # Bare locks and a bare thread take a third of the time of an Event and a Thread.
-        # The first is free while a call is wanted, the second held during a call.
+        # Bare locks and a bare thread take a third of the time of an Event and a
+        # Thread. To request a call, `wanted` is released. A call holds `running`.
         self.wanted, self.running = threading.Lock(), threading.Lock()
         self.wanted.acquire()
         self.has_begun = self.is_over = False
 
     def call(self) -> None:
-        """Start a call and wait for it, but not for ever: a lock may hold it up."""
+        """Start a call and wait for it, but only for a while: a lock may block it."""
         if self.left == 0 or not self.running.acquire(blocking=False):
             return
         self.left -= 1
@@ -322,7 +322,7 @@ class _OtherThread:
         self._has_ended(_PATIENCE)
 
     def _has_ended(self, patience: float) -> bool:
-        """Wait for the call; whether it has come to its end."""
+        """Wait for the call, and return whether it has ended."""
         is_free = self.running.acquire(timeout=patience)
         if is_free:
             self.running.release()
@@ -337,7 +337,7 @@ class _OtherThread:
             self.running.release()
 
     def end(self) -> None:
-        """Wait for the last call, now that the lock should be free."""
+        """Wait for the last call, which any lock should have released by now."""
         is_held = not self._has_ended(_LONGEST)
         self.is_over = True
         self.wanted.release()
@@ -349,7 +349,7 @@ class _OtherThread:
 
 
 def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
-    """Call, whatever comes of it."""
+    """Make a call and ignore its result and errors."""
     try:
         call(values)
     except Exception:  # noqa: BLE001  # only the other call is checked
@@ -380,12 +380,12 @@ _REPEATS = 20
 
 
 def check_static(session: Session, sample: Sample) -> str:
-    """A graph of the operator and of its gradient gives what calls give."""
+    """Check that graphs of the operator and of its gradient give what calls give."""
     return _check(session, sample, "fake")
 
 
 def check_dynamic(session: Session, sample: Sample) -> str:
-    """As `check_static`, for a graph whose sizes are symbols; also on other sizes."""
+    """Do as `check_static` with symbolic sizes, and run graphs on other sizes."""
     return _check(session, sample, "symbolic")
 
 
@@ -415,7 +415,7 @@ def _check_new(
     mode: _Mode,
     known: dict[Any, Sequence[_Captured]],
 ) -> str:
-    """Capture graphs, which must give what calls give; keep them."""
+    """Capture graphs, check that they give what calls give, and remember them."""
     session.expected(sample)
     graphs = _captured(session, sample, mode)
     try:
@@ -432,12 +432,12 @@ def _check_new(
     return ""
 
 
-# Graphs that are made of an operator; each takes as long as fifty calls.
+# How many graphs are made of an operator; each takes as long as fifty calls.
 _MOST = 2
 
 
 def _outline(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return all that a graph of symbolic sizes takes as given: all but the sizes."""
+    """Return everything that a graph of symbolic sizes fixes: all but the sizes."""
     leaves = flat(list(values))
     return tuple(
         (leaf.dtype, len(leaf.shape)) if is_array(leaf) else (type(leaf), repr(leaf))
@@ -446,7 +446,7 @@ def _outline(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _run_again(session: Session, sample: Sample, graphs: Sequence[_Captured]) -> str:
-    """Run a graph of symbolic sizes on arrays of other sizes."""
+    """Run graphs with symbolic sizes on arrays of other sizes."""
     try:
         for graph in graphs:
             graph.compare(session, sample)
@@ -459,7 +459,7 @@ def _run_again(session: Session, sample: Sample, graphs: Sequence[_Captured]) ->
 
 
 class _Captured:
-    """A graph of a call, of its gradient, or of both: then its result is a pair."""
+    """A graph of a call, of its gradient, or of both as a pair."""
 
     def __init__(self, module: GraphModule, what: _Captures) -> None:
         self.module: GraphModule = module
@@ -503,7 +503,7 @@ def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) ->
 
 
 def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captured]:
-    """One graph of all; a graph of the call and one of its gradient if that fails."""
+    """Yield a graph of call and gradient; if that fails, a graph of each."""
     call = _OfArrays(session, sample)
     if not _has_gradient(session, sample):
         yield call.graph(_CALL, mode)
@@ -512,7 +512,7 @@ def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captur
         both = call.graph(_BOTH, mode)
     except NoDerivativeError:
         raise
-    except Exception:  # noqa: BLE001  # raised again below, by the part that it is of
+    except Exception:  # noqa: BLE001  # the part that fails raises it again below
         yield call.graph(_CALL, mode)
         try:
             yield call.graph(_GRADIENT, mode)
@@ -530,7 +530,7 @@ def _has_gradient(session: Session, sample: Sample) -> bool:
 
 
 class _Captures(Enum):
-    """The values that a graph computes."""
+    """Which values a graph computes."""
 
     CALL = "call"
     GRADIENT = "gradient"
@@ -553,21 +553,21 @@ class _OfArrays:
         self.floats: list[int] = [i for i, name in pairs if name not in session.fixed]
 
     def graph(self, what: _Captures, mode: _Mode) -> _Captured:
-        """Capture the function; for a gradient, that of the sum of all results."""
+        """Capture one of the functions below as a graph."""
         fn = getattr(self, what.value)
         names = [f"arrays[{i}]" for i in range(len(self.arrays))]
         return _Captured(graph_of(fn, mode, self.arrays, names), what)
 
     def call(self, *arrays: Any) -> Any:
-        """The results."""
+        """Return the results of the operator."""
         return self.op.invoke(self.put(arrays))
 
     def gradient(self, *arrays: Any) -> Any:
-        """The gradients by the arrays of floats."""
+        """Return the gradients by the floating-point arrays."""
         return self.both(*arrays)[1]
 
     def both(self, *arrays: Any) -> tuple[Any, Any]:
-        """The results and the gradients."""
+        """Return the results, and the gradients of their sum."""
         given = [*arrays]
 
         def call(*floats: Any) -> tuple[Any, Any]:

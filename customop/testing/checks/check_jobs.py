@@ -1,4 +1,4 @@
-"""The table of checks, and the work of a child that runs them and may crash."""
+"""The table of checks, and the code of the child process that runs them."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ CHECKS: Final = (
 BY_NAME: Final = {check.name: check for check in CHECKS}
 
 
-# ---- the work of a child ----
-# Checks, and the same checks again to see where they crash.
+# ---- work in a child process ----
+# It runs checks, and runs crashed checks again to see where they crash.
 
 
-# Seconds that a child may take for one sample; its compiler may take half a minute.
+# Seconds that a child may take for one sample. A compiler in it may take half a minute.
 PATIENCE = 60.0
-# Calls of the operator for one sample, at most: they may take so long together.
+# The most calls of the operator for one sample. The patience allows for all of them.
 CALLS = 1000
 
 
@@ -131,9 +131,9 @@ class Done(NamedTuple):
     seconds : float
         How long it took.
     note : str
-        What a success leaves open.
+        For a success: what it could not prove.
     has_crashed : bool
-        Whether the fault is that the kernel ends the process.
+        Whether the kernel ended the process.
     """
 
     outcome: str | OpCheckError
@@ -143,7 +143,7 @@ class Done(NamedTuple):
 
 
 def done_of(check: Check, session: Session, report: Report) -> Done:
-    """Run a check; its outcome, with how long it took."""
+    """Run a check and return its outcome, with how long it took."""
     start = perf_counter()
     is_waived = check.name in session.op.waivers
     outcome = outcome_of(check, session, reported if is_waived else report)
@@ -157,7 +157,7 @@ def _needless(check: Check) -> str:
 
 
 def both(done: Done, rest: Done) -> Done:
-    """The outcome of the two parts of a check, of which the first decides."""
+    """Combine the outcomes of the two parts of a check; the first part decides."""
     seconds = done.seconds + rest.seconds
     is_fault = isinstance(rest.outcome, OpCheckError)
     worse = rest if is_fault and isinstance(done.outcome, str) else done
@@ -166,13 +166,13 @@ def both(done: Done, rest: Done) -> Done:
 
 
 def clock(patience: float) -> Watcher:
-    """A watcher that gives each sample so much time, or 2 % less, for a child."""
+    """Return a watcher that gives each sample this many seconds, or 2 % less."""
     started = float("-inf")
 
     def restart(sample: Callable[[], Sample]) -> None:
         nonlocal started
         now = perf_counter()
-        if now - started > 0.02 * patience:  # to ask the system takes 3 us
+        if now - started > 0.02 * patience:  # asking the system takes 3 us
             started = now
             start_clock(patience)
 
@@ -180,7 +180,7 @@ def clock(patience: float) -> Watcher:
 
 
 def telling(send: Send, patience: float) -> Watcher:
-    """A watcher that sends each sample, for a child that may crash on it."""
+    """Return a watcher that sends each sample, because the child may crash on it."""
 
     def tell(sample: Callable[[], Sample]) -> None:
         start_clock(patience)
@@ -190,11 +190,11 @@ def telling(send: Send, patience: float) -> Watcher:
     return tell
 
 
-# ---- outcomes on their way ----
+# ---- sending outcomes ----
 
 
 def send_done(send: Send, done: Done, *, is_last: bool) -> None:
-    """Send an outcome with the cause of its error, which pickle leaves out."""
+    """Send an outcome, and the cause of its error, which pickle leaves out."""
     error = done.outcome
     if isinstance(error, str):
         send((is_last, done, None))
@@ -208,7 +208,7 @@ def send_done(send: Send, done: Done, *, is_last: bool) -> None:
 
 
 def values_in(samples: Iterable[Sample]) -> list[Any]:
-    """The samples and all that is in them, which a child can send without pickling."""
+    """Return samples and all values in them, which a child sends by address."""
     found: list[Any] = list(samples)
     for sample in samples:
         left = [*sample.args, *sample.kwargs.values()]
@@ -219,7 +219,7 @@ def values_in(samples: Iterable[Sample]) -> list[Any]:
 
 
 def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
-    """Put together again what `send_done` has sent."""
+    """Rebuild an outcome that `send_done` sent."""
     if cause is not None and not isinstance(done.outcome, str):
         done.outcome.__cause__ = unpacked(*cause)
     return done
@@ -228,7 +228,7 @@ def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
 def run_checks(
     send: Send, session: Session, checks: Iterable[Check], patience: float
 ) -> None:
-    """Send the outcomes of checks; a fault first as it is, then at its smallest input."""
+    """Send outcomes of checks; send a fault at once, then at its smallest input."""
 
     def report(*found: Any) -> OpCheckError:
         send_done(send, Done(reported(*found), 0.0), is_last=False)
@@ -244,14 +244,14 @@ def run_checks(
 
 
 class Outline(NamedTuple):
-    """A session in a form to send, without what it remembers."""
+    """The parts of a session that another process needs."""
 
     op: Operator[..., Any]
     samples: list[Sample]
     settings: tuple[Any, ...]
 
     def session(self) -> Session:
-        """The session in this process."""
+        """Make the session in this process."""
         rtol, atol, is_given, keeps = self.settings
         return Session(
             self.op, self.samples, rtol, atol, is_given=is_given, keeps_shapes=keeps
@@ -259,13 +259,13 @@ class Outline(NamedTuple):
 
 
 def outline_of(session: Session) -> Outline:
-    """A session in a form to send."""
+    """Return the parts of a session that another process needs."""
     settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
     return Outline(session.op, session.samples, settings)
 
 
 def run_given(session: Session) -> float:
-    """Begin, and run the user's own samples; the seconds that the slowest took."""
+    """Begin the session and run the user's own samples; return the slowest time."""
     session.begin()
     slowest = 0.0
     for sample in session.samples if session.is_given else ():
@@ -276,12 +276,12 @@ def run_given(session: Session) -> float:
     return slowest
 
 
-# What the operator does with the samples, by sample; None for one that it refuses.
+# For each sample, the effects of the operator; None if it refuses the sample.
 Effects: TypeAlias = list[list[Any] | None]
 
 
 def effects_of(session: Session) -> Effects | None:
-    """Effects of the operator on the user's own samples, if they can be compared."""
+    """Return the effects of the operator on the user's own samples, if comparable."""
     if not session.is_given or session.op.sees_seed:
         return None
     return [_effects(session, sample) for sample in session.samples]
@@ -295,7 +295,7 @@ def _effects(session: Session, sample: Sample) -> list[Any] | None:
 
 
 def has_effects(session: Session, found: Effects | None) -> bool:
-    """Whether the operator has these effects, of another process, in this one too."""
+    """Return whether the operator has the same effects here as in another process."""
     return all(map(_agree, effects_of(session) or (), found or ()))
 
 
@@ -306,7 +306,7 @@ def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
 
 
 def names_of(checks: Iterable[Check]) -> list[tuple[str, bool]]:
-    """Checks in a form to send: names, and whether it is what they make up alone."""
+    """Return the names of checks to send, each with whether it is only the rest."""
     return [(check.name, check.is_rest) for check in checks]
 
 
@@ -318,14 +318,14 @@ def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
     return [part for part in parts if part is not None]
 
 
-# ---- work for a child that was kept or spawned ----
+# ---- work for a reused or spawned child ----
 
 
 def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> None:
-    """Run checks in a child that was kept, as long as they find nothing.
+    """Run checks in a reused child, until one of them finds a fault.
 
-    All is sent at once, which takes a tenth of the time: `effects_of` the session, and the
-    outcomes as plain tuples.
+    Everything is sent in one message, which takes a tenth of the time: the effects on
+    the samples, and the outcomes as plain tuples.
     """
     if not is_program_as_noted():
         return
@@ -348,7 +348,7 @@ def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> No
 def check_all(
     send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
 ) -> None:
-    """Run checks; send first the effects on the user's own samples, to compare them."""
+    """Run checks; before that, send the effects on the user's own samples."""
     start_clock(patience)
     session = outline.session()
     with watched(clock(patience)):
@@ -360,29 +360,29 @@ def check_all(
 def repeat(
     send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
 ) -> None:
-    """Run checks that have crashed again, and send each sample before it is used."""
+    """Run crashed checks again, and send each sample before it is used."""
     session = outline.session()
     with watched(telling(send, patience)):
         for check in _checks_of(names):
             done_of(check, session, reported)
 
 
-# ---- the fault of an operator that ends the process it runs in ----
+# ---- the fault of an operator that ends its process ----
 
 
 def crash_fault(
     op: Operator[..., Any], crash: Crash, sample: Sample, usual: Sample | None
 ) -> Fault:
-    """The fault for a crash, and how to say what the operator takes.
+    """Return the fault for a crash, with advice on how to refuse such arguments.
 
     Parameters
     ----------
     op : Operator
     crash : Crash
     sample : Sample
-        The last one before the crash.
+        The last sample before the crash.
     usual : Sample or None
-        One that the operator takes.
+        A sample that the operator takes.
     """
     new = {p: x for p, x, _ in arrays_in(op, sample)}
     old = {} if usual is None else {p: x for p, x, _ in arrays_in(op, usual)}
@@ -402,7 +402,7 @@ _REFUSE = "raise a ValueError in the kernel for arguments that it does not take"
 def _advice(
     op: Operator[..., Any], new: Mapping[str, Array], old: Mapping[str, Array]
 ) -> str:
-    """Say what to write so that the kernel does not get such arrays again."""
+    """Return advice on how to keep such arrays from the kernel."""
     names = {p.name for p in op.schema.parameters}
     shared = [place for place in new if place in old and place in names]
     changed = [p for p in shared if _outline(new[p]) != _outline(old[p])]
@@ -420,13 +420,13 @@ def _outline(x: Array) -> tuple[Any, ...]:
 
 
 def _letters(arrays: Sequence[Array]) -> dict[int, str]:
-    """A letter for each length."""
+    """Return a letter for each length that occurs."""
     lengths = dict.fromkeys(n for x in arrays for n in x.shape)
     return dict(zip(lengths, "nmkpqrst", strict=False))
 
 
 def _type(new: Array, old: Array, letters: Mapping[int, str]) -> str:
-    """A type that takes the second array and not the first: ``float64[n+1,m]``."""
+    """Return a schema type that fits the old array only, such as ``float64[n+1,m]``."""
     element = "Array" if new.dtype == old.dtype else old.dtype.name
     if new.shape == old.shape:
         return f"{element}[...]"
@@ -437,7 +437,7 @@ def _type(new: Array, old: Array, letters: Mapping[int, str]) -> str:
             if length != usual:
                 axes[i] = str(usual) if length else f"{axes[i]}+1"
     text = ",".join(axes)
-    # A number alone would be the length of a list.
+    # A single number would mean the length of a list.
     return (
         f"{element}[{text}{',' if text.isdigit() else ''}]"
         if text

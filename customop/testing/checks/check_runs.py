@@ -1,4 +1,4 @@
-"""Running a check over its samples, and reporting a fault at the smallest input."""
+"""Run a check over its samples, and report a fault at the smallest input."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from customop.testing.quiet import Fault, about_to_run
 
 
 def repro(op: Operator[..., Any], sample: Sample, check: str = "") -> str:
-    """A script that repeats a check of an operator on a sample.
+    """Return a script that repeats a check of an operator on a sample.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
     check : str
-        Name of the check, for `test_utils`; without it the operator is called.
+        Name of the check, for `test_utils`. Without it the script calls the operator.
 
     Returns
     -------
     str
-        Python that runs where the module that defines the operator can be imported.
-        Arrays keep dtype, strides, order and whether they can be written.
+        A script that runs where the operator's module can be imported. Arrays keep
+        dtype, strides, order and the writeable flag.
     """
     script = PythonText()
     args = tuple(
@@ -59,7 +59,7 @@ _STANDARD = ("import base64", "import enum", "import runpy", "import zlib")
 
 
 def _import_blocks(script: PythonText) -> list[str]:
-    """Imports in the usual order: standard library, NumPy, customop."""
+    """Group imports in the usual order: standard library, NumPy, customop."""
     special = ["from numpy import inf, nan"] if script.uses_special else []
     standard = [line for line in _STANDARD if line in script.imports]
     own = [line for line in script.imports if line not in _STANDARD]
@@ -91,7 +91,7 @@ def _call_text(
 
 
 def _definition(op: Operator[..., Any], script: PythonText) -> str:
-    """Lines that define the operator, or import the module that does."""
+    """Return code that defines the operator, or imports the module that does."""
     module, where = op.definition.module, op.definition.place
     if "<locals>" in getattr(op.__wrapped__, "__qualname__", ""):
         return (
@@ -113,7 +113,7 @@ def _definition(op: Operator[..., Any], script: PythonText) -> str:
 
 
 def show_sample(op: Operator[..., Any], sample: Sample) -> str:
-    """A sample in a few lines: each argument, and what is special about the sample.
+    """Return a sample in a few lines: each argument, and the note of the sample.
 
     Parameters
     ----------
@@ -161,14 +161,14 @@ def _shown_array(x: np.ndarray[Any, Any]) -> str:
 
 
 # ---- check ----
-# Running a check over its samples, and reporting a fault at the smallest input.
+# Run a check over its samples, and report a fault at the smallest input.
 
 
 SUCCESS = "SUCCESS"
 WAIVED = "WAIVED"
 
-# Seconds after which a check goes to no further sample. Only kernels that take a tenth
-# of a second meet it: checks of faster ones end in 0.1 s.
+# Seconds after which a check stops at the current sample. Only kernels that take a
+# tenth of a second reach this; checks of faster ones end in 0.1 s.
 _SECONDS = 5.0
 
 
@@ -182,24 +182,24 @@ class Check(NamedTuple):
         ``run(session, sample)`` raises for a fault. It returns "", or a reason if it
         could prove nothing.
     vary : callable, optional
-        ``vary(session, sample)`` gives the samples to run on in place of each sample.
+        ``vary(session, sample)`` gives the samples that replace each sample.
     over_all : callable, optional
         ``over_all(session)`` runs after all samples.
     for_all_kinds : bool
         Whether it also runs on arrays of other kinds than NumPy's.
     as_given : callable
-        ``as_given(op)`` says whether it calls the operator only with the arrays of the
-        samples, or equal ones, and makes up no other values, shapes, layouts or dtypes.
-        Then it runs in this process where the samples are the user's. All else runs in
-        a child.
+        ``as_given(op)`` says whether the check calls the operator only with the arrays
+        of the samples, or equal ones, and makes up no other values, shapes, layouts or
+        dtypes. Then it runs in this process if the samples are the user's. Everything
+        else runs in a child.
     made_up : callable, optional
-        ``made_up(session, sample)`` runs after `run`, always in a child: for what it
-        makes up while the rest is as given.
+        ``made_up(session, sample)`` runs after `run`, always in a child. It does the
+        part of the check that makes up inputs.
     made_up_values : callable, optional
-        ``made_up_values(session, sample)`` gives samples that `run` also runs on, always
-        in a child.
+        ``made_up_values(session, sample)`` gives more samples for `run`, always in a
+        child.
     is_rest : bool
-        Whether it is what another check makes up.
+        Whether this is only the made-up part of another check.
     """
 
     name: str
@@ -213,16 +213,16 @@ class Check(NamedTuple):
     is_rest: bool = False
 
     def __hash__(self) -> int:
-        return hash(self.name)  # of all fields it takes as long as a call
+        return hash(self.name)  # hashing all fields takes as long as a call
 
     @property
     def whole(self) -> Check:
-        """The check with all that it makes up."""
+        """The check, including the part on made-up inputs."""
         return _whole(self)
 
     @property
     def rest(self) -> Check | None:
-        """The part of the check on made-up inputs; None if there is none."""
+        """The part of the check on made-up inputs, or None."""
         return _rest(self)
 
 
@@ -251,12 +251,12 @@ def _rest(check: Check) -> Check | None:
     )
 
 
-# Reports a fault of a check on a sample, at a smaller one if there is one.
+# Makes the error for a fault on a sample, at a smaller sample if there is one.
 Report: TypeAlias = Callable[[Check, Session, Sample, Exception], OpCheckError]
 
 
 def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckError:
-    """Run a check: success, why it proves nothing, or the fault."""
+    """Run a check; return success, the reason why it proves nothing, or the fault."""
     reasons = []
     session.notes.clear()
     if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
@@ -277,7 +277,7 @@ def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckE
 
 
 def _in_time(check: Check, session: Session) -> Iterator[Sample]:
-    """The samples that a check runs on, until its time is over."""
+    """Yield the samples that a check runs on, until its time is up."""
     end = perf_counter() + _SECONDS
     count = 0
     for given in session.samples:
@@ -306,7 +306,7 @@ def _found_by(
 def _found_without(
     check: Check, session: Session, sample: Sample, error: NoDerivativeError
 ) -> tuple[str, Exception | None]:
-    """As `_found_by`, for derivatives by the arguments that the operator has them by."""
+    """Run a check again without the arguments by which there is no derivative."""
     try:
         fixed = without_derivative(session, sample)
         if not fixed:
@@ -329,7 +329,7 @@ def _found_without(
 def at_smallest(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
-    """The error for a fault, at the smallest input that shows the same fault."""
+    """Return the error for a fault at the smallest input that shows it."""
     is_taken = _runs(session, sample)
 
     def found(other: Sample) -> Exception | None:
@@ -337,13 +337,13 @@ def at_smallest(
             session.op, [other], session.rtol, session.atol, start=session.start
         )
         if is_taken and not _runs(own, other):
-            return None  # the operator refuses it, which is another fault
+            return None  # the operator refuses this input, which would be another fault
         seen = _found_by(check, own, other)[1]
         return seen if seen is not None and _is_same_fault(error, seen) else None
 
     smallest = shrink(session.op, sample, lambda other: found(other) is not None)
     again = found(smallest)
-    if again is None:  # a fault that comes and goes: report it as first seen
+    if again is None:  # the fault comes and goes: report it as first seen
         return reported(check, session, sample, error)
     return reported(check, session, smallest, again)
 
@@ -361,7 +361,7 @@ def _is_same_fault(error: Exception, other: Exception) -> bool:
 
 
 def _identity(error: Exception) -> tuple[Any, ...]:
-    """Parameter and kind of a fault, and how a result differs from its fake."""
+    """Return the parts of an error that tell whether two faults are the same."""
     first = (getattr(error, "where", None) or ("",))[0].partition(";")[0]
     return (
         getattr(error, "parameter", None),
@@ -376,7 +376,7 @@ def _identity(error: Exception) -> tuple[Any, ...]:
 def reported(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
-    """A fault in words: check, operator, argument, input, and how to repeat it."""
+    """Return the error for a fault, with its input and a script to repeat it."""
     op = session.op
     fault = _as_fault(op, error)
     script = repro(op, sample, check.name)

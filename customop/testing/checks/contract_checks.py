@@ -1,4 +1,4 @@
-"""Checks of what schema and tags promise, and that fake kernels agree with kernels."""
+"""Check what schema and tags promise, and that fake kernels agree with kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from customop.arrays.kinds import (
     known_kinds,
 )
 from customop.arrays.nested import children, flat, map_nested
-from customop.core import derived_rules, shape_rules
+from customop.core import tag_rules
 from customop.core.contract import check_returns, readonly, shared_results
 from customop.core.derived_rules import missing_fake
 from customop.core.dispatch import find_kernel, select
@@ -48,7 +48,7 @@ from customop.testing.quiet import Fault
 
 
 def check_schema(session: Session, sample: Sample) -> str:
-    """Results fit the schema, share only the memory it allows, and keep the tags."""
+    """Check that results fit schema and tags, and share only allowed memory."""
     op = session.op
     proof, out = prove(op, session.values(sample))
     proof.check_writes()
@@ -66,7 +66,7 @@ def check_schema(session: Session, sample: Sample) -> str:
 def _shared_fault(
     session: Session, args: Sequence[Any], values: Sequence[Any]
 ) -> Fault | None:
-    """The fault of results that share memory which the schema does not allow."""
+    """Return a fault if results share memory that the schema does not allow."""
     for _, name, other in shared_results(session.op.schema, args, values):
         return Fault(
             f"returns {name} that shares memory with {other}, which its schema does"
@@ -80,9 +80,9 @@ def _shared_fault(
 
 
 def call_noted(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | None]:
-    """A run, and its fault if it wrote or returned memory that it must not.
+    """Return a run, with a fault if it wrote or returned memory that it must not.
 
-    The contract of `check_schema`, without its proof, which takes three times as long.
+    This is a part of `check_schema` without its proof, which takes three times as long.
     """
     kept = []
     for i, (value, is_kept) in enumerate(zip(values, session.is_kept, strict=True)):
@@ -106,18 +106,18 @@ def call_noted(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | No
 
 
 def _may_share(a: Any, b: Any) -> bool:
-    """Whether arrays may share memory: not where each has memory of its own."""
+    """Return whether two arrays may share memory. Two owners of memory cannot."""
     is_apart = a is not b and a.flags.owndata and b.flags.owndata
     return not is_apart and np.may_share_memory(a, b)
 
 
 def halves_nothing(op: Operator[..., Any]) -> bool:
-    """Whether `check_schema` calls an operator only with whole arrays."""
+    """Return whether `check_schema` calls the operator only with whole arrays."""
     return Tag.pointwise not in op.tags
 
 
 def check_views(session: Session) -> None:
-    """Results that the schema calls views are views, for one sample at least."""
+    """Check that results which the schema calls views are views, at least once."""
     op = session.op
     declared = {
         (i, p.name)
@@ -132,7 +132,7 @@ def check_views(session: Session) -> None:
         outs = session.call(values).out
         for i, name in list(declared):
             pair = (flat(outs[i]), flat(values[names.index(name)]))
-            # A result cannot be a view of one of NumPy's scalars.
+            # A result cannot be a view of a NumPy scalar.
             if all(any(map(_has_items, side)) for side in pair):
                 is_seen = True
             if _on_one_memory(*pair):
@@ -164,9 +164,9 @@ def _on_one_memory(outs: Sequence[Any], given: Sequence[Any]) -> bool:
 def _check_shape_by_tag(
     session: Session, args: Sequence[Any], values: Sequence[Any]
 ) -> None:
-    """The shapes are those that `Tag.pointwise` or `Tag.reduction` promises."""
+    """Check that shapes are as `Tag.pointwise` or `Tag.reduction` promises."""
     op = session.op
-    fake_kernel = derived_rules.derive_fake(op) or shape_rules.derive_fake_reduction(op)
+    fake_kernel = tag_rules.fake_of_pointwise(op) or tag_rules.fake_of_reduction(op)
     if fake_kernel is None or op.schema.written:
         return
     fakes, keywords = op.schema.split(map_values(to_fake, args))
@@ -185,7 +185,7 @@ def _check_shape_by_tag(
 
 
 def _check_pointwise(session: Session, sample: Sample) -> None:
-    """Each element depends only on those at its place: halves give halves of the result."""
+    """Check that half of the arrays gives half of the result, along each axis."""
     values = session.bound(sample)
     arrays = [v for v in values if isinstance(v, np.ndarray)]
     shape = np.broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
@@ -217,7 +217,7 @@ def _half(value: Any, axis: int, length: int, half: slice) -> Any:
 
 
 def check_mutation(session: Session, sample: Sample) -> str:
-    """Only what `mutates_args` names is written; writing equal values counts too."""
+    """Check that a call writes only what `mutates_args` names; equal values count."""
     op = session.op
     values = session.values(sample)
     notes = [(p, _note(v)) for p, v in zip(op.schema.parameters, values, strict=True)]
@@ -236,7 +236,7 @@ def check_mutation(session: Session, sample: Sample) -> str:
     return ""
 
 
-# By what a call changes: what does that for a while, or apart from the program.
+# What a call changes -> how to change it for a while, or how to do without.
 _KEPT = {
     "np.geterr()": "write with np.errstate(...): around what needs it",
     "np.get_printoptions()": "write with np.printoptions(...): around what needs it",
@@ -259,7 +259,7 @@ def _left_behind(what: str) -> Fault:
 
 
 def _trapped(session: Session, sample: Sample) -> str:
-    """The argument that the kernel refuses if it alone is read-only."""
+    """Return the name of the argument whose write fails if only it is read-only."""
     for i, p in enumerate(session.op.schema.parameters):
         values = session.values(sample)
         values[i] = map_nested(values[i], readonly)
@@ -287,7 +287,7 @@ def _undeclared(session: Session, name: str) -> Fault:
 
 
 def _note(value: Any) -> Any:
-    """The content of an argument, in a form that every write changes."""
+    """Return the content of an argument, in a form that changes with every write."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return [id(item) for item in value.flat], [repr(v) for v in value.flat]
@@ -301,7 +301,7 @@ def _note(value: Any) -> Any:
 
 
 def check_never_written(session: Session) -> None:
-    """Each argument in `mutates_args` is written, for one sample at least."""
+    """Check that each argument in `mutates_args` is written for at least one sample."""
     op = session.op
     left = set(op.schema.written)
     for sample in session.samples:
@@ -329,7 +329,7 @@ def _written_by(session: Session, sample: Sample) -> Iterator[str]:
 
 
 def _traps_write(session: Session, name: str) -> bool:
-    """Whether the kernel refuses a read-only array there: then it writes equal values."""
+    """Return whether the kernel writes equal values: it fails on read-only arrays."""
     at = session.op.schema.index(name)
     for sample in session.samples:
         values = session.values(sample)
@@ -345,7 +345,7 @@ def _traps_write(session: Session, name: str) -> bool:
 
 
 def check_out_variant(session: Session, sample: Sample) -> str:
-    """Variants that write into `out` or in place write what the operator returns."""
+    """Check that the out and in-place variants write what the operator returns."""
     op = session.op
     if Tag.out in op.tags:
         _check_overwrites(session, sample)
@@ -358,7 +358,7 @@ def check_out_variant(session: Session, sample: Sample) -> str:
 
 
 def _variants(op: Operator[..., Any]) -> Iterator[Any]:
-    """In-place and out operators named after an operator, with the same arguments."""
+    """Yield the in-place and out variants of an operator, found by their names."""
     if op.schema.written:
         return
     by_name = in_namespace(op.namespace)
@@ -402,7 +402,7 @@ def _check_variant(session: Session, sample: Sample, other: Any) -> None:
 
 
 def _fits_in_place(op: Operator[..., Any], values: Sequence[Any], run: Run) -> bool:
-    """Whether the result has the shape and dtype of the array that is written."""
+    """Return whether the result has the shape and dtype of the written array."""
     first = values[op.array_slots[0]]
     (out,) = run.out
     return bool(first.shape == out.shape and first.dtype == out.dtype)
@@ -422,7 +422,7 @@ def _filled(like: Any, number: float) -> Any:
 
 
 def _check_overwrites(session: Session, sample: Sample) -> None:
-    """The earlier contents of `out` do not change the results."""
+    """Check that the earlier contents of `out` do not change the results."""
     runs = []
     for number in (0, 1):
         values = [
@@ -451,7 +451,7 @@ def _check_overwrites(session: Session, sample: Sample) -> None:
 
 
 def check_faketensor(session: Session, sample: Sample) -> str:
-    """The fake kernel announces what the kernel returns, and reads no values for it."""
+    """Check that the fake kernel announces the results, and reads no values."""
     op = session.op
     fake = find_kernel(op, FAKE)
     if fake is None:
@@ -490,7 +490,7 @@ def compare_fake(session: Session, values: Sequence[Any], fake: Any) -> None:
 def _check_fake_results(
     op: Operator[..., Any], fake: Callable[..., Any], values: Sequence[Any]
 ) -> str:
-    """The results of a registered fake kernel are fake, new, and made without values."""
+    """Check that a fake kernel returns new fake arrays and does not read values."""
     where = f"fake kernel at {place(fake)}"
     fakes = map_values(to_fake, values)
     try:
@@ -525,9 +525,9 @@ def _check_fake_results(
 
 
 def check_sizes(session: Session, sample: Sample) -> str:
-    """Shapes of results depend on shapes of arguments alone.
+    """Check that shapes of results depend on nothing but shapes of arguments.
 
-    Or a tag says otherwise, or the fake kernel announces sizes that depend on data.
+    Tags and fake kernels may declare sizes that depend on data.
     """
     op = session.op
     if Tag.dynamic_output_shape in op.tags:
@@ -539,7 +539,7 @@ def check_sizes(session: Session, sample: Sample) -> str:
     run = session.expected(sample)
     try:
         again = session.call(others)
-    except Exception:  # noqa: BLE001  # the kernel takes no such values
+    except Exception:  # noqa: BLE001  # the kernel does not accept such values
         return "the kernel refuses other values"
     shapes = [_shapes(r) for r in (run, again)]
     if not _same_but(shapes, _free_sizes(session, values)):
@@ -557,7 +557,7 @@ def _shapes(run: Run) -> list[tuple[Any, ...] | None]:
 
 
 def _free_sizes(session: Session, values: Sequence[Any]) -> set[tuple[int, int]]:
-    """Results and axes whose sizes depend on data, as the fake kernel announces."""
+    """Return the (result, axis) pairs whose sizes the fake kernel leaves to the data."""
     if find_kernel(session.op, FAKE) is None:
         return set()
     fakes = map_values(to_fake, values)
@@ -576,7 +576,7 @@ def _free_sizes(session: Session, values: Sequence[Any]) -> set[tuple[int, int]]
 def _same_but(
     shapes: Sequence[Sequence[tuple[Any, ...] | None]], free: set[tuple[int, int]]
 ) -> bool:
-    """Whether two lists of shapes are equal, apart from these axes."""
+    """Return whether two lists of shapes are equal, ignoring the free axes."""
     kept = [
         [
             shape and tuple(-1 if (i, k) in free else n for k, n in enumerate(shape))
@@ -588,7 +588,7 @@ def _same_but(
 
 
 def _with_one_value(leaf: Any) -> Any:
-    """An array with its first value everywhere."""
+    """Fill an array with its first value."""
     if not isinstance(leaf, np.ndarray) or leaf.size < 2 or not leaf.flags.writeable:
         return leaf
     return np.full_like(leaf, leaf.flat[0])
@@ -598,18 +598,18 @@ def _with_one_value(leaf: Any) -> Any:
 
 
 def special_values(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample with special values, if there are several kernels to compare."""
+    """Yield samples with special values, if there are several kernels to compare."""
     if _other_kernels(session.op):
         yield from specials(session.op, sample, SPECIAL)
 
 
 def check_kernels_agree(session: Session, sample: Sample) -> str:
-    """Every kernel that can run here does what the kernel of a plain call does."""
+    """Check that every kernel that can run here agrees with that of a plain call."""
     op = session.op
     others = _other_kernels(op)
     wanted = [kind for kind in known_kinds() if _is_meant_for(op, kind)]
     if all(sample is not given for given in session.samples):
-        # It is made up, so this may be a forked child, where CUDA does not work.
+        # For made-up samples this may be a forked child, where CUDA does not work.
         wanted = [kind for kind in wanted if kind != "cuda"]
     kinds = [kind for kind in wanted if find_kind(kind).can_be_made()]
     if not others and not kinds:
@@ -640,7 +640,7 @@ def _is_taken(session: Session, sample: Sample) -> bool:
 
 
 def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]]]:
-    """The kernels for NumPy's arrays that calls do not take, each once."""
+    """Return the other kernels for NumPy arrays, which calls do not use, each once."""
     found = [find_kernel(op, "cpu")]
     rows = [
         ("default kernel", op.rows.get(DEFAULT)),
@@ -659,15 +659,15 @@ def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]
 
 
 def _is_meant_for(op: Operator[..., Any], kind: str) -> bool:
-    """Whether an operator has a kernel that takes arrays of another kind."""
+    """Return whether an operator has a kernel for arrays of another kind."""
     if kind in ("cpu", FAKE) or find_kernel(op, kind) is None:
         return False
-    # CuPy takes half a second to import: too long for a default kernel alone.
+    # Importing CuPy takes half a second, too long for a default kernel.
     return kind in op.rows or kind != "cuda" or "cupy" in sys.modules
 
 
 def has_other_kinds(op: Operator[..., Any]) -> bool:
-    """Whether arrays of other kinds than NumPy's can be passed to an operator here."""
+    """Return whether an operator takes arrays of other kinds than NumPy's here."""
     return any(_is_meant_for(op, kind) for kind in known_kinds())
 
 
@@ -686,7 +686,7 @@ def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
     except Exception:
         if kind in op.rows:
             raise
-        # Nobody has said that the default kernel is for arrays of this kind.
+        # The default kernel was not declared for arrays of this kind.
         return f"the default kernel refuses '{kind}' arrays"
     for name, leaf in found.effects:
         if kind_name(leaf) not in (None, kind):

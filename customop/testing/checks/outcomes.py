@@ -1,4 +1,4 @@
-"""The outcomes of checks and the inputs they run on, from a fork or another process."""
+"""Run checks and find inputs in a forked child or another process, which may crash."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ from customop.testing.processes.child import (
 )
 from customop.testing.quiet import random_state_kept, watched
 
-# ---- the outcomes of checks where there is no fork ----
-# In a process that imports the operator.
+# ---- the outcomes of checks if forking is not possible ----
+# The checks run in a new process that imports the operator.
 
 
 _HERE: Final = (
@@ -77,10 +77,10 @@ _HERE: Final = (
 def outcomes_elsewhere(
     session: Session, checks: Sequence[Check], parts: Sequence[Check | None]
 ) -> Generator[Done, None, None]:
-    """Run checks; their outcomes in order.
+    """Run checks and yield their outcomes in order.
 
-    `parts` are what runs in another process, whole checks or what they make up. It runs
-    in this one if the other cannot have the operator, and the outcome says so.
+    `parts` run in another process: whole checks, or the inputs they make up. If that
+    process cannot have the operator, they run in this one, and the outcome says so.
     """
     left = [part for part in parts if part is not None]
     with _Elsewhere(session, left) as elsewhere:
@@ -105,7 +105,7 @@ def _here(check: Check, session: Session, reason: str) -> Done:
 
 
 def _why_not(op: Operator[..., Any], samples: Sequence[Sample]) -> str:
-    """Why a new process cannot run an operator on some samples, or nothing."""
+    """Return why a new process cannot run an operator on some samples, or ""."""
     if is_spawned():
         raise ArgumentError(
             "opcheck is called as its main script is imported by a child of it: write"
@@ -123,13 +123,13 @@ def _why_not(op: Operator[..., Any], samples: Sequence[Sample]) -> str:
 
 
 def _table_of(op: Operator[..., Any]) -> list[str]:
-    """The schema of an operator, and where its rules are registered."""
+    """Return the schema of an operator, and where its rules are registered."""
     rows = [f"{kind} at {os.path.basename(row.place)}" for kind, row in op.rows.items()]  # noqa: PTH119  # with a line
     return [str(op.schema), *sorted(rows)]
 
 
 def is_same(send: Send, op: Operator[..., Any], table: list[str]) -> None:
-    """Send whether an operator is the same in this process as in the other."""
+    """Send whether an operator has the same rules here as in the other process."""
     send(_table_of(op) == table)
 
 
@@ -139,7 +139,7 @@ _waiting: list[SpawnedChild] = []
 
 
 def _child_for(op: Operator[..., Any]) -> tuple[SpawnedChild, bool]:
-    """A process that has the main script if it needs it, and whether it is new."""
+    """Return a process for an operator, and whether the process is new."""
     with_main = op.definition.module == "__main__"
     while _waiting:
         child = _waiting.pop()
@@ -157,12 +157,12 @@ def close_waiting() -> None:
 
 
 class _Elsewhere:
-    """Checks that run in another process, and the others in one more after a crash."""
+    """Runs checks in another process; after a crash, the rest in a new one."""
 
     def __init__(self, session: Session, checks: Sequence[Check]) -> None:
         self.session = session
         self.left = list(checks)
-        # Why the other process cannot run them.
+        # Why the other process cannot run them, or "".
         self.reason = _why_not(session.op, session.samples) if checks else ""
         self.child: SpawnedChild | None = None
         self.is_new = False
@@ -187,7 +187,7 @@ class _Elsewhere:
             child.close()
 
     def _start(self, *, is_new: bool = False) -> None:
-        """Give the checks that are left to another process."""
+        """Give the remaining checks to another process."""
         if self.child is not None:
             self.child.close()
             self.child = None
@@ -208,7 +208,7 @@ class _Elsewhere:
             self.child = None
 
     def _asked(self, child: SpawnedChild) -> str:
-        """Ask for the checks; why they cannot run there, or nothing."""
+        """Ask the child to run the checks; return why it cannot, or ""."""
         op = self.session.op
         child.ask(is_same, op, _table_of(op))
         if not _only(child):
@@ -221,10 +221,10 @@ class _Elsewhere:
         return ""
 
     def next(self) -> Done | None:
-        """The outcome of the next check; None if it must run in this process."""
+        """Return the next check's outcome, or None if it must run in this process."""
         if self.reason or self.child is None:
             return None
-        fault: Done | None = None  # whose smallest input is still sought
+        fault: Done | None = None  # smallest input still unknown
         crash: Crash | None
         try:
             for is_last, *message in self.messages:
@@ -232,7 +232,7 @@ class _Elsewhere:
                 if is_last:
                     return self._taken(fault)
             crash = self.child.crash
-        except Exception as error:  # noqa: BLE001  # some memory was overwritten
+        except Exception as error:  # noqa: BLE001  # its memory was overwritten
             text = f"{type(error).__name__}: {error}"
             crash = Crash(f"broke the process it ran in ({text})")
         if not self.is_new:
@@ -243,7 +243,7 @@ class _Elsewhere:
         return done
 
     def _taken(self, done: Done) -> Done | None:
-        """An outcome; a fault counts only in a process that has done nothing before."""
+        """Return an outcome. A fault counts only in a new process."""
         if isinstance(done.outcome, OpCheckError) and not self.is_new:
             return self._again()
         self.left.pop(0)
@@ -254,7 +254,7 @@ class _Elsewhere:
         return self.next()
 
     def _crashed(self, check: Check, crash: Crash) -> Done:
-        """The outcome of a check that has crashed, which is repeated to see where."""
+        """Repeat a crashed check to see where it crashes; return its outcome."""
         start = perf_counter()
         op, last = self.session.op, self.session.samples[0]
         child = SpawnedChild(
@@ -272,25 +272,25 @@ class _Elsewhere:
     def at_smallest(
         self, check: Check, session: Session, sample: Sample, error: Exception
     ) -> OpCheckError:
-        """The error for a fault that was found here, on the user's own arguments."""
+        """Return the error for a fault found here, on the user's own arguments."""
         return (reported if self.child is not None else at_smallest)(
             check, session, sample, error
         )
 
 
 def _only(child: SpawnedChild) -> Any:
-    """The only message about some work."""
+    """Return the only message that a child sends for its work."""
     found = list(child.messages())
     if child.crash is not None:
         raise ChildGoneError
     return found[0]
 
 
-# ---- inputs that are sought ----
+# ---- searching inputs ----
 
 
 def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
-    """Send the inputs that are found for an operator, or each one before it is tried."""
+    """Find inputs for an operator and send them, or send each before it is tried."""
     start_clock(PATIENCE)
     with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
         samples = base_samples(op)
@@ -299,14 +299,14 @@ def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
 
 
 def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
-    """Inputs that are sought in another process, or in this one if it has the operator.
+    """Find inputs in another process, or in this one if the other lacks the operator.
 
     Raises
     ------
     ArgumentError
-        If none are found.
+        If no inputs are found.
     OpCheckError
-        If the kernel crashes on a call that is tried. It names `check`.
+        If the kernel crashes on a call that is tried. The error names `check`.
     """
     if _why_not(op, []):
         return base_samples(op)
@@ -315,7 +315,7 @@ def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
         try:
             child.ask(is_same, op, _table_of(op))
             is_there = _only(child)
-        except Exception:  # noqa: BLE001  # the checks say why, in the table
+        except Exception:  # noqa: BLE001  # the checks will say why, in the table
             is_there = False
         if not is_there:
             return base_samples(op)
@@ -334,29 +334,29 @@ def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
 def search_fault(
     op: Operator[..., Any], check: Check, crash: Crash, sample: Sample
 ) -> OpCheckError:
-    """The error for a crash while inputs are sought."""
+    """Return the error for a crash during the search for inputs."""
     fault = crash_fault(op, crash, sample, None)
     fault.what += ", one of the calls that opcheck tries to find inputs"
     fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
     return reported(check, Session(op, []), sample, fault)
 
 
-# ---- make in this process what every child would make again ----
+# ---- compute in this process what every child would compute again ----
 
 
 _warm: set[str] = set()
 
 
 def warm_up(checks: Iterable[Check]) -> None:
-    """Run checks once on an operator of ours, which is known to be right.
+    """Run checks once on one of our own operators, which is known to be right.
 
-    The checks call NumPy's functions, whose operators and rules are compiled when they
-    are first called: 9 ms of a child, which are lost as it ends.
+    The checks call NumPy functions, whose operators and rules are compiled on first
+    use. That takes 9 ms, and a child would lose the compiled code when it ends.
     """
     cold = [check for check in checks if check.name not in _warm]
-    if not cold or open_modes:  # which would see these calls
+    if not cold or open_modes:  # open modes would see these calls
         return
-    # Gradients that vanish, which those of a product never do.
+    # Compile zeros_like too: gradients that vanish use it, and a product has none.
     call_numpy(np.zeros_like, np.ones(3))
     op = find_operator("np::multiply")
     with random_state_kept():
@@ -366,18 +366,18 @@ def warm_up(checks: Iterable[Check]) -> None:
             outcome_of(check, session, reported)
 
 
-# ---- the outcomes of checks, of which those that make up inputs run in a child ----
+# ---- the outcomes of checks; those that make up inputs run in a child ----
 
 
-# The patience with an operator that is known to hang is so much less.
+# The patience is divided by this for an operator that is known to hang.
 SHORTER = 12
 
 
 def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None, None]:
-    """Run checks; their outcomes in order.
+    """Run checks and yield their outcomes in order.
 
-    Those that call the operator with the user's own arrays alone run in this process,
-    the others in a child of it at the same time.
+    Checks that call the operator only with the user's own arrays run in this process.
+    The others run in a child at the same time.
     """
     here = _run_here(session, checks)
     parts = [c.rest if c.name in here else c.whole for c in checks]
@@ -389,7 +389,7 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     others = [part for part in parts if part is not None]
     warm_up(others)
     with _Apart(session, others) as apart:
-        with random_state_kept():  # the child works meanwhile
+        with random_state_kept():  # meanwhile the child works
             apart.begin()
             own = _done_ahead(session, [c for c in checks if c.name in here])
         for check, part in zip(checks, parts, strict=True):
@@ -406,7 +406,7 @@ def _done_late(check: Check, session: Session) -> Done:
 
 
 def _done_ahead(session: Session, checks: Iterable[Check]) -> dict[str, Done]:
-    """Outcomes up to the first fault, by name: work that needs no wait for the child."""
+    """Return outcomes by name up to the first fault, without waiting for the child."""
     found: dict[str, Done] = {}
     for check in checks:
         done = found[check.name] = _done_here(check, session)
@@ -420,8 +420,8 @@ def _done_here(check: Check, session: Session) -> Done:
 
 
 def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
-    """Names of the checks that run in this process."""
-    # CUDA does not survive a fork: inputs that were found run here too.
+    """Return the names of the checks that run in this process."""
+    # CUDA does not survive a fork, so checks on found inputs run here too.
     is_safe = session.is_given or has_other_kinds(session.op)
     return {c.name for c in checks if is_safe and c.as_given(session.op)}
 
@@ -429,7 +429,7 @@ def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
 def _at_smallest_apart(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
-    """The error for a fault that was found here, at an input that a child has found."""
+    """Return the error for a fault found here; a child finds the smallest input."""
 
     def search(send: Send) -> None:
         with watched(clock(PATIENCE)):
@@ -442,22 +442,22 @@ def _at_smallest_apart(
             found = received(*message).outcome
             assert isinstance(found, OpCheckError)
             return found
-    # There is no smaller one, or the search for it has crashed.
+    # No smaller input shows it, or the search for one crashed.
     return reported(check, session, sample, error)
 
 
 class _Apart:
-    """Checks that run in a child, and the others in another one after a crash."""
+    """Runs checks in a child; after a crash, the rest in a new one."""
 
     def __init__(self, session: Session, checks: Sequence[Check]) -> None:
         self.session = session
         self.left = list(checks)
         self.patience = PATIENCE
         self.knows_hang = False
-        # Why no check can run in a child.
+        # Why no check can run in a child, or "".
         self.reason = ""
         self.child: Child | None = None
-        # What the child has copied, if it may be kept; whether it was kept before.
+        # What the child has copied, if it may be reused, and whether it was reused.
         self.world: child_reuse.World | None = None
         self.is_kept = False
         self.may_keep = may_be_kept(session)
@@ -467,9 +467,10 @@ class _Apart:
         return self
 
     def begin(self) -> None:
-        """Run the operator on the user's own samples, and the checks in a new child.
+        """Run the operator on the user's samples, and start checks in a new child.
 
-        A kernel that crashes on these shall do it here, where a debugger sees it.
+        A kernel that crashes on these samples should crash here, where a debugger sees
+        it.
         """
         self.patience = PATIENCE + CALLS * run_given(self.session)
         if not self.is_kept:
@@ -488,7 +489,7 @@ class _Apart:
             child.close()
 
     def _ask_kept(self) -> bool:
-        """Give the checks to the child that is kept, if it knows the operator."""
+        """Give the checks to the kept child, if it knows the operator."""
         found = child_reuse.taken(self.session.op) if self.may_keep else None
         if found is None:
             return False
@@ -509,7 +510,7 @@ class _Apart:
         self.is_kept = False
 
     def _start(self) -> None:
-        """Run the checks that are left in a new child."""
+        """Run the remaining checks in a new child."""
         self._close()
         if self.left and not self.reason:
             if self.may_keep:
@@ -525,7 +526,7 @@ class _Apart:
             self.child, self.messages = child, child.messages()
 
     def next(self) -> Done:
-        """The outcome of the next check."""
+        """Return the outcome of the next check."""
         if self.reason:
             return Done(self.reason, 0.0)
         if self.is_kept:
@@ -534,7 +535,7 @@ class _Apart:
                 self.left.pop(0)
                 return done
             self._start()
-        fault: Done | None = None  # whose smallest input is still sought
+        fault: Done | None = None  # smallest input still unknown
         try:
             for is_last, *message in self.messages:
                 fault = received(*message)
@@ -543,9 +544,9 @@ class _Apart:
                     self.may_keep &= isinstance(fault.outcome, str)
                     return fault
             crash = None if self.child is None else self.child.crash
-        except Exception as error:  # noqa: BLE001  # raised again if it is ours
+        except Exception as error:  # noqa: BLE001  # raised again if it is our bug
             crash = self._broken(error)
-        assert crash is not None  # else the child would have sent one more
+        assert crash is not None  # otherwise the child would have sent one more
         self.may_keep = False
         check = self.left.pop(0)
         done = fault or self._crashed(check, crash)
@@ -553,9 +554,9 @@ class _Apart:
         return done
 
     def _broken(self, error: Exception) -> Crash:
-        """The crash for an exception of the check itself: some memory was overwritten.
+        """Return the crash for an error of the check itself: memory was overwritten.
 
-        Raises it where a new child raises it too.
+        If the exception is raised in a new child too, it is raised here.
         """
         _, crash = self._repeated(self.left[0], error)
         name = type(error).__name__
@@ -564,7 +565,7 @@ class _Apart:
     def _repeated(
         self, check: Check, known: Exception | None = None
     ) -> tuple[Sample | None, Crash | None]:
-        """The last sample of a check that is repeated, and its crash if it crashes."""
+        """Repeat a check; return its last sample, and its crash if it crashes."""
         try:
             return last_before_crash(
                 lambda: done_of(check, self.session, reported), self.patience
@@ -575,18 +576,18 @@ class _Apart:
             return None, None
 
     def _next_of_kept(self) -> Done | None:
-        """The outcome of the next check, if it is not a fault and not a crash."""
+        """Return the kept child's next outcome, unless it is a fault or a crash."""
         if self.found is None:
             try:
                 effects, found = next(self.messages, (None, ()))
-            except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
+            except Exception:  # noqa: BLE001  # a new child will see it too
                 return None
             is_same = has_effects(self.session, effects)
             self.found = [Done(*done) for done in found][::-1] if is_same else []
         return self.found.pop() if self.found else None
 
     def _crashed(self, check: Check, crash: Crash) -> Done:
-        """The outcome of a check that has crashed, which is repeated to see where."""
+        """Repeat a crashed check to see where it crashes; return its outcome."""
         start = perf_counter()
         if crash.hangs and not self.knows_hang:
             self.knows_hang, self.patience = True, self.patience / SHORTER
@@ -602,9 +603,10 @@ class _Apart:
         return Done(error, perf_counter() - start, has_crashed=True)
 
     def _why_no_child(self) -> str:
-        """Why a child proves nothing: the user's own arrays crash the kernel there too.
+        """Return why a child proves nothing: the user's own arrays crash it too.
 
-        They do not in this process. Threads of OpenMP do not survive a fork.
+        They do not crash this process. For example, OpenMP threads do not survive a
+        fork.
         """
         if not self.session.is_given:
             return ""
@@ -627,7 +629,7 @@ _ONCE = (
 def last_before_crash(
     work: Callable[[], Any], patience: float
 ) -> tuple[Sample | None, Crash | None]:
-    """Do what has crashed again: the last sample, and the crash unless it was the only."""
+    """Repeat work that crashed; return the last sample, and the crash or None."""
     last: Sample | None = None
 
     def watch(send: Send) -> None:
@@ -640,19 +642,19 @@ def last_before_crash(
     return last, child.crash
 
 
-# ---- inputs for an operator, sought in a child ----
-# Its kernel refuses most that are tried.
+# ---- inputs for an operator, found in a child ----
+# The kernel refuses most of the inputs that are tried.
 
 
 def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
-    """Inputs that the kernels of an operator accept, sought in a child.
+    """Find inputs that the kernels of an operator accept, in a child.
 
     Raises
     ------
     ArgumentError
-        If none are found.
+        If no inputs are found.
     OpCheckError
-        If the kernel crashes on a call that is tried. It names `check`.
+        If the kernel crashes on a call that is tried. The error names `check`.
     """
     if not CAN_FORK:
         return samples_elsewhere(op, check)
@@ -661,12 +663,12 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     samples, patterns = found
     if patterns:
         op.plans.patterns = patterns[0]
-    # Where they cannot be pickled: a child has done the same, and did not crash.
+    # If inputs cannot be pickled, search here: a child did the same and did not crash.
     return list(samples[0]) if samples else base_samples(op)
 
 
 def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
-    """Seek inputs in a child: the samples and their patterns, if they can be sent."""
+    """Find inputs in a child; send the samples and patterns that can be sent."""
     start_clock(patience)
     note_program()
     with watched(clock(patience)):
@@ -676,7 +678,7 @@ def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
 
 
 def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
-    """Ask the kept child for inputs; None if there is none, or if it fails."""
+    """Ask the kept child for inputs; return None if there is none or it fails."""
     taken = child_reuse.taken(op)
     if taken is None:
         return None
@@ -684,7 +686,7 @@ def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
     try:
         child.ask(_search, op, PATIENCE)
         found = list(child.messages())
-    except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
+    except Exception:  # noqa: BLE001  # a new child will see it too
         found = []
     if child.is_waiting:
         child_reuse.give_back(child, world)
@@ -694,7 +696,7 @@ def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
 
 
 def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
-    """Ask a new child for inputs."""
+    """Start a new child and ask it for inputs."""
     world = child_reuse.World(op)
     child = Child(lambda send: _search(send, op, PATIENCE), PATIENCE)
     child.start()

@@ -1,4 +1,4 @@
-"""The session that all checks share: run an operator, compare results, keep its state."""
+"""The session that all checks share: it runs an operator and compares results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from customop.testing.inputs.templates import call_of
 from customop.testing.quiet import Fault, about_to_run, numpy_state
 
 # ---- state ----
-# The state that a kernel keeps between calls, and that of the program around it.
+# The state that a kernel keeps between calls, and the state of the program around it.
 
 
 _Restore: TypeAlias = Callable[[], object]
@@ -44,18 +44,18 @@ _Restore: TypeAlias = Callable[[], object]
 # ---- what a kernel keeps ----
 
 _SEED = 21
-# Functions and objects deep, from the kernel on.
+# How deep to search through functions and objects, starting at the kernel.
 _DEPTH = 3
-# Bytes of an array up to which it may be scratch memory or a table to restore.
+# Arrays up to this many bytes may be scratch memory or a table to restore.
 _MOST_BYTES = 1 << 16
 
 
 class KernelState:
-    """The state that a kernel can change and read again, as it is now.
+    """A snapshot of the state that a kernel can change and read again.
 
-    These are dicts, lists, sets, small arrays, random generators and objects of its own
-    module, in its closure, among its globals and its defaults, and in those of functions
-    that it calls. State in C is not seen.
+    It covers dicts, lists, sets, small arrays, random generators and objects of the
+    kernel's module. They are found in its closure, globals and defaults, and in those
+    of functions it calls. State in C is not seen.
     """
 
     __slots__ = ("_holders", "_program", "_saved", "_seeds")
@@ -78,13 +78,13 @@ class KernelState:
         return bool(self._holders or self._seeds)
 
     def reseed(self) -> None:
-        """Put the random generators of the kernel back to where they were."""
+        """Restore the random generators of the kernel."""
         for restore in self._seeds:
             restore()
 
     @contextmanager
     def rewound(self) -> Iterator[bool]:
-        """Put all state back to where it was, for a while; False where there is none."""
+        """Restore all state inside the block; yield False if there is none."""
         now = self._save()
         for restore in self._saved:
             restore()
@@ -95,10 +95,10 @@ class KernelState:
                 restore()
 
     def effects_of(self, call: Callable[[], object], *, may_draw: bool) -> list[str]:
-        """List what a call, or one before it, changes in the state of the program."""
+        """Return the names of program state that a call, or one before it, changed."""
         known = _SETTINGS if may_draw else {**_SETTINGS, **_RANDOM}
         with warnings.catch_warnings(), np.errstate(all="call", call=_nothing):
-            # Settings that nobody else makes, so that every change shows.
+            # Settings that nobody else would make, so that every change is seen.
             warnings.filterwarnings("ignore", message="(?s).*")
             random.seed(_SEED)
             np.random.seed(_SEED)  # noqa: NPY002  # what kernels may use
@@ -120,7 +120,7 @@ _CACHE = type(functools.cache(len))
 
 
 def _reached(kernel: Any) -> list[Any]:
-    """The values with state that a kernel can reach, each once."""
+    """Return the values with state that a kernel can reach, each once."""
     module = getattr(innermost(kernel), "__module__", None)
     seen: dict[int, Any] = {}
     left: list[Any] = [kernel]
@@ -143,7 +143,7 @@ def _has_state(value: Any, module: object) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    """The values that a function or an object reads."""
+    """Return the values that a function or an object can read."""
     if isinstance(value, MethodType):
         return [value.__self__, *_inside(value.__func__)]
     if isinstance(value, functools.partial):
@@ -156,11 +156,11 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _read_by(fn: FunctionType) -> Iterator[Any]:
-    """The values in the closure, the defaults, the attributes and the globals."""
+    """Yield the values in closure, defaults, attributes and globals of a function."""
     for cell in fn.__closure__ or ():
         try:
             yield cell.cell_contents
-        except ValueError:  # a name that is not bound yet
+        except ValueError:  # the name is not bound yet
             continue
     yield from fn.__defaults__ or ()
     yield from (fn.__kwdefaults__ or {}).values()
@@ -171,11 +171,11 @@ def _read_by(fn: FunctionType) -> Iterator[Any]:
 
 
 def _saved(value: Any) -> _Restore:
-    """A function that puts a value back to what it is now."""
+    """Return a function that restores the present content of a value."""
     if isinstance(value, _GENERATORS):
         return _saved_seed(value)
     if isinstance(value, _CACHE):
-        return value.cache_clear  # results that are computed again
+        return value.cache_clear  # cached results can be computed again
     if isinstance(value, np.ndarray):
         return functools.partial(np.copyto, value, value.copy())
     if isinstance(value, list | bytearray):
@@ -200,21 +200,21 @@ def _refill(items: Any, before: Any) -> None:
     items.update(before)
 
 
-# ---- what a program has ----
+# ---- state of the program ----
 
 
 def _nothing(kind: str, flag: int) -> None:
-    """Take note of a floating-point error, and do nothing."""
+    """Ignore a floating-point error."""
 
 
 def _environment() -> Any:
-    """Return the content of `os.environ` as it keeps it: to decode it takes 15 us."""
+    """Return the encoded content of `os.environ`; decoding it would take 15 us."""
     kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
     return kept or dict(os.environ)
 
 
-# What a call may leave behind, and how to read it: first what is compared with the time
-# before all calls, as the second call changes it no more.
+# What a call may leave behind, and how to read it. The first table is compared with the
+# state before all calls, because a second call would not change it again.
 _LASTING: dict[str, Callable[[], Any]] = {
     "np.get_printoptions()": np.get_printoptions,
     "os.environ": _environment,
@@ -231,27 +231,27 @@ _RANDOM: dict[str, Callable[[], Any]] = {
 
 
 def program_state() -> dict[str, Any]:
-    """The state of the program that lasts, as it is now."""
+    """Return the present state of the program that outlives a call."""
     return {name: read() for name, read in _LASTING.items()}
 
 
-# The state of the program as this process, a child, began.
+# The state of the program when this child process began.
 _first: list[dict[str, Any]] = []
 
 
 def note_program() -> None:
-    """Note the state of the program, as a child begins with its work."""
+    """Remember the state of the program when a child begins its work."""
     if not _first:
         _first.append(program_state())
 
 
 def is_program_as_noted() -> bool:
-    """Whether nothing that ran in this child has changed the state of the program."""
+    """Return whether the state of the program is unchanged since this child began."""
     return _first == [program_state()]
 
 
 # ---- the session that all checks share ----
-# Run an operator on a sample, compare results.
+# It runs an operator on a sample and compares results.
 
 
 class Run(NamedTuple):
@@ -276,18 +276,18 @@ class Session:
     rtol, atol : float or None
         How close results must be; by default their dtypes decide.
     is_given : bool
-        Whether the user has passed or registered the samples; else they were found.
+        Whether the user passed or registered the samples; otherwise they were found.
     keeps_shapes : bool
-        Whether their shapes belong together, as those of the arguments of one call.
+        Whether the shapes of a sample belong together, because it was given as a call.
     notes : list of str
         Remarks of the running check, for the table.
     fixed : frozenset of str
-        Places of arguments that are constants in the running check, since the operator
-        says that it has no derivative by them.
+        Places of arguments that the running check holds constant, because the operator
+        declares no derivative by them.
     is_kept : list of bool
-        For each parameter whether the operator must not write into its argument.
+        For each parameter, whether the operator must not write to its argument.
     by_content : dict
-        Content of arguments -> what a check has found for them.
+        Content of arguments -> what a check found for them.
     """
 
     __slots__ = (
@@ -332,30 +332,31 @@ class Session:
         self.fixed: frozenset[str] = frozenset()
         schema = op.schema
         self._has_one_result: bool = schema.single_return and not schema.written
-        # Purpose and identity of a sample -> the sample and a result. The sample is kept
-        # so that no other gets its identity.
+        # Content of arguments -> what a check found for them.
         self.by_content: dict[Any, Any] = {}
-        # Whether each argument is one that must not be written.
+        # Whether each argument must not be written.
         self.is_kept: list[bool] = [not p.is_written for p in schema.parameters]
+        # Purpose and identity of a sample -> the sample and a result. The sample is kept
+        # so that no other sample gets its identity.
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
         # Identity of a sample -> the sample and its values.
         self._bound: dict[int, tuple[Sample, Sequence[Any]]] = {}
 
     def begin(self) -> None:
-        """Note the state of the kernel and of the program, if this is the first call."""
+        """Remember the state of kernel and program, if this is the first call."""
         if self._start is None:
             self._start = KernelState(self.op)
 
     @property
     def start(self) -> KernelState:
-        """The state of the kernel and of the program as the session began."""
+        """The state of the kernel and of the program when the session began."""
         assert self._start is not None
         return self._start
 
     # ---- running ----
 
     def bound(self, sample: Sample) -> Sequence[Any]:
-        """The values of all parameters in a call, which must not be written."""
+        """Return the values of all parameters in a call, which must not be written."""
         known = self._bound.get(id(sample))
         if known is None:
             values = self.op.bind(*sample.args, **sample.kwargs)
@@ -363,7 +364,7 @@ class Session:
         return known[1]
 
     def values(self, sample: Sample) -> list[Any]:
-        """The values of all parameters for one call: copies of the same layout."""
+        """Return copies of the values of all parameters for one call."""
         known = self._bound.get(id(sample))
         copies = plain_copies(self.bound(sample) if known is None else known[1])
         if copies is not None:
@@ -374,7 +375,7 @@ class Session:
     def call(
         self, values: Sequence[Any], kernel: Callable[..., Any] | None = None
     ) -> Run:
-        """Run a kernel without checks; by default the one that a call would take."""
+        """Run a kernel without checks, by default the one that a call would use."""
         op = self.op
         about_to_run(lambda: call_of(op.schema, values))
         if op.sees_seed:
@@ -390,13 +391,13 @@ class Session:
         return self.run_of(out, given)
 
     def seed(self) -> None:
-        """Let a random operator draw the same numbers again."""
+        """Make a random operator draw the same numbers again."""
         if self.op.sees_seed:
             np.random.seed(_SESSION_SEED)  # noqa: NPY002  # what operators may use
             self.start.reseed()
 
     def run_of(self, out: Any, values: Sequence[Any]) -> Run:
-        """The results of a call, and what it has written."""
+        """Return the run of a call: its results and what it wrote."""
         is_leaf = type(out) is np.ndarray or children(out) is None
         if is_leaf and self._has_one_result:
             return Run([out], [("the output", out)])
@@ -412,19 +413,19 @@ class Session:
         return Run(outs, [pair for n, v in named for pair in leaves_in(v, n)])
 
     def expected(self, sample: Sample) -> Run:
-        """The run of the operator on a sample; done once."""
+        """Return the run of the operator on a sample; computed once."""
         run: Run = self.once("run", sample, lambda: self.call(self.values(sample)))
         return run
 
     def oracle(self, sample: Sample) -> Oracle:
-        """The oracle that says whether the kernels take arguments like those of a sample."""
+        """Return the oracle for arguments like those of a sample."""
         found: Oracle = self.once(
             "oracle", sample, lambda: Oracle.around(self.op, sample)
         )
         return found
 
     def is_steady(self, sample: Sample) -> bool:
-        """Whether equal calls give equal results where the tags allow others."""
+        """Return whether equal calls give equal results, if tags allow others."""
         if Tag.nondeterministic_seeded not in self.op.tags:
             return True
         steady: bool = self.once("steady", sample, lambda: self._repeats(sample))
@@ -436,7 +437,7 @@ class Session:
         return all(same_bits(a, b) for (_, a), (_, b) in pairs)
 
     def floats(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by which the operator has derivatives, by their places."""
+        """Return the arguments by which the operator has derivatives, by place."""
         found = floats_of(self.op, values)
         for place in self.fixed:
             found.pop(place, None)
@@ -444,7 +445,7 @@ class Session:
 
     @contextmanager
     def without(self, places: Iterable[str]) -> Iterator[None]:
-        """Take arguments as constants, for which all is computed again."""
+        """Hold these arguments constant inside the block, and ignore older results."""
         fixed, known, by_content = self.fixed, self._known, self.by_content
         self.fixed, self._known, self.by_content = frozenset(places), {}, {}
         try:
@@ -453,7 +454,7 @@ class Session:
             self.fixed, self._known, self.by_content = fixed, known, by_content
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
-        """The result of `work` for a sample, computed for the first check that asks."""
+        """Return the result of `work` for a sample, which runs only once."""
         key = (what, id(sample))
         if key not in self._known:
             self._known[key] = (sample, work())
@@ -491,7 +492,7 @@ class Session:
         do: str,
         exact: bool = False,
     ) -> None:
-        """Raise unless two results are the same."""
+        """Raise unless two results are equal or close."""
         if same_bits(a, b):
             return
         are_arrays = is_array(a) and is_array(b)
@@ -527,7 +528,7 @@ def split_call(
 
 
 def outputs_of(op: Operator[..., Any], out: Any) -> list[Any]:
-    """Results one by one."""
+    """Return the results of a call as a list."""
     if not op.schema.returns:
         return []
     return list(out) if op.schema.is_tuple and isinstance(out, tuple) else [out]
@@ -538,10 +539,10 @@ def prove(
     values: Sequence[Any],
     fake: Callable[..., Any] | None = None,
 ) -> tuple[Proof, Any]:
-    """Run the kernel of a call under proof; the proof, still to be read, and the result."""
+    """Run the kernel of a call under proof; return the open proof and the result."""
     kernel, positional, keywords, first = select(op, values)
     given = [*positional, *keywords.values()]
-    if isinstance(first, Proof):  # its views are read-only, which hides who writes
+    if isinstance(first, Proof):  # its views are read-only, which hides writes
         given = list(first.args)
     proof = Proof(op, kernel, _kind_among(given), given, fake, lambda _: None)
     positional, keywords = op.schema.split(proof.values)
@@ -557,7 +558,7 @@ def _kind_among(values: Sequence[Any]) -> str:
 
 
 def arrays_of(values: Sequence[Any]) -> list[Any]:
-    """The arrays among the arguments, nested or not."""
+    """Return the arrays among the arguments, including nested ones."""
     found = []
     for value in values:
         if type(value) is np.ndarray:
@@ -568,7 +569,7 @@ def arrays_of(values: Sequence[Any]) -> list[Any]:
 
 
 def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
-    """The arguments that are arrays of floats, by their places: ``x``, ``arrays[0]``."""
+    """Return the floating-point arrays among the arguments, by place: ``arrays[0]``."""
     found = {}
     for p, value in zip(op.schema.parameters, values, strict=True):
         if type(value) is np.ndarray:
@@ -581,7 +582,7 @@ def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_floats(leaf: Any) -> bool:
-    """Whether a leaf is an array that has derivatives."""
+    """Return whether a leaf is an array that can have derivatives."""
     if type(leaf) is np.ndarray:
         return leaf.dtype.kind in "fc"
     return has_device(leaf) and is_inexact(leaf.dtype)
@@ -590,7 +591,7 @@ def is_floats(leaf: Any) -> bool:
 def placer(
     values: Sequence[Any], is_wanted: Callable[[Any], bool]
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """A function that returns the arguments with other arrays in place of some leaves."""
+    """Return a function that puts arrays in place of the wanted leaves of values."""
     others = [i for i, value in enumerate(values) if type(value) not in CONSTANT]
     if not [
         i
@@ -627,7 +628,7 @@ _OF_NUMPY = (np.ndarray, np.generic)
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Whether two results are equal to the bit, nan included."""
+    """Return whether two results are bitwise equal, including nan."""
     if a is b:
         return True
     if type(a) is not type(b) or not isinstance(a, _OF_NUMPY):
@@ -638,7 +639,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def same_runs(a: Run, b: Run) -> bool:
-    """Whether two runs have equal effects, to the bit."""
+    """Return whether two runs have bitwise equal effects."""
     if len(a.effects) != len(b.effects):
         return False
     for (_, x), (_, y) in zip(a.effects, b.effects, strict=True):

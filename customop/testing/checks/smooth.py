@@ -1,4 +1,4 @@
-"""An operator as a function to differentiate, where it is smooth and has derivatives."""
+"""An operator as a function to differentiate, at points where it is smooth."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ STEP = 1e-6
 
 @lru_cache(maxsize=64)
 def fixed_random(size: int, seed: int = SEED) -> Vector:
-    """A vector with no component near zero. To make one takes 15 us."""
+    """Return a vector with no component near zero. Making one takes 15 us."""
     return random_vector(size, np.random.default_rng(seed))
 
 
-# ---- the operator as a function of its arrays of floats ----
+# ---- the operator as a function of its floating-point arrays ----
 
 
 def function_of(
     session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
 ) -> tuple[Callable[..., tuple[Any, ...]], dict[str, Any]]:
-    """The operator as a function of some of its arrays of floats, and these arrays.
+    """Return the operator as a function of some float arrays, and these arrays.
 
-    By default of those by which it has derivatives. The function returns the outputs of floats.
+    By default these are the arrays by which it has derivatives. The function returns
+    the outputs that are floating-point arrays.
     """
     arrays = floats_of(session.op, values)
     if moving is None:
@@ -66,9 +67,9 @@ def function_of(
 
 
 class _FloatFunction:
-    """An operator as a function of some of its arrays of floats.
+    """An operator as a function of some of its floating-point arrays.
 
-    A method holds no functions, for which transforms search the closures of functions.
+    Transforms search the closures of functions. A method has no closure to search.
     """
 
     __slots__ = ("_arrays", "_chosen", "_is_whole", "_op", "_put")
@@ -87,7 +88,7 @@ class _FloatFunction:
         self._is_whole = len(chosen) == len(arrays)
 
     def call(self, *given: Any) -> tuple[Any, ...]:
-        """The outputs of floats."""
+        """Return the outputs that are floating-point arrays."""
         if not self._is_whole:
             moved = dict(zip(self._chosen, given, strict=True))
             given = tuple({**self._arrays, **moved}.values())
@@ -98,7 +99,7 @@ class _FloatFunction:
 
 
 def gradients_of(session: Session, sample: Sample) -> dict[str, Any]:
-    """Gradients of the sum of all results, by place; done once."""
+    """Return gradients of the sum of all results, by place; computed once."""
     found: dict[str, Any] = session.once(
         "gradients", sample, lambda: made_gradients(session, sample)
     )
@@ -108,7 +109,7 @@ def gradients_of(session: Session, sample: Sample) -> dict[str, Any]:
 def made_gradients(
     session: Session, sample: Sample, moving: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """The same, by some of the arrays.
+    """Return gradients of the sum of all results, by all or some of the arrays.
 
     The operator runs once: a second call could draw other random numbers.
     """
@@ -119,7 +120,7 @@ def made_gradients(
 
 
 def ones_like(leaf: Any) -> Any:
-    """The cotangent of a result for the gradient of its sum."""
+    """Return the cotangent of a result that gives the gradient of its sum."""
     if type(leaf) is np.ndarray:  # the operator takes ten times as long
         return np.ones_like(leaf)
     return call_numpy(np.ones_like, leaf)
@@ -128,20 +129,20 @@ def ones_like(leaf: Any) -> Any:
 def problem_of(
     session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
 ) -> Problem:
-    """The operator as a function of vectors, near these values of its parameters."""
+    """Return the operator as a function of vectors, near these parameter values."""
     call, chosen = function_of(session, values, moving)
     return Problem(call, Space(chosen, chosen.values()), rule="gradient")
 
 
 def is_float_array(leaf: Any) -> bool:
-    """Whether a leaf of a result is an array that has derivatives."""
+    """Return whether a leaf of a result is an array that has derivatives."""
     if type(leaf) is np.ndarray:
         return leaf.dtype.kind in "fc"
     return is_array(leaf) and is_inexact(leaf.dtype)
 
 
 def as_double(leaf: Any) -> Any:
-    """Convert short floats, of a copy, to the precision that differences need."""
+    """Convert short floats to the precision that differences need."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
         return leaf
     if leaf.dtype.char in "dD" and leaf.dtype.isnative and leaf.flags.c_contiguous:
@@ -150,7 +151,7 @@ def as_double(leaf: Any) -> Any:
 
 
 def why_no_derivative(session: Session, sample: Sample) -> str:
-    """Why the operator has no derivatives at a sample, or nothing."""
+    """Return why the operator has no derivatives at a sample, or ""."""
     if session.op.schema.written:
         return f"it writes {', '.join(session.op.schema.written)}"
     if not session.floats(session.bound(sample)):
@@ -162,7 +163,7 @@ def why_no_derivative(session: Session, sample: Sample) -> str:
 
 
 def is_wide(leaf: Any) -> bool:
-    """Whether an array holds longer floats than float32."""
+    """Return whether an array has a longer dtype than float32."""
     return _is_wide(leaf.dtype)
 
 
@@ -182,13 +183,13 @@ def as_single(leaf: Any) -> Any:
 
 
 def smooth_problem(session: Session, sample: Sample) -> Problem | str:
-    """The function to differentiate at a smooth point, or the reason to skip it."""
+    """Return the function to differentiate at a smooth point, or why to skip it."""
     found = _smooth_problem(session, sample)
     session.once(_POINT, sample, lambda: _point_of(found))
     return found
 
 
-# The arrays of floats at a smooth point of a sample; None where it has none.
+# The floating-point arrays at a smooth point of a sample, or None.
 _POINT = "point"
 
 
@@ -221,23 +222,23 @@ def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
 def at_point(
     session: Session, values: Sequence[Any], problem: Problem, moved: Sequence[Any]
 ) -> list[Any]:
-    """The values of all parameters with other arrays for the inputs of a problem."""
+    """Return the values of all parameters, with other arrays for a problem."""
     arrays = floats_of(session.op, values)
     arrays.update(zip(problem.inputs.labels, moved, strict=True))
     return placer(values, is_floats)([*arrays.values()])
 
 
 _ATTEMPTS = 5
-# The longer step sees a kink that is near; rounding leaves four digits of slopes over
-# the shorter one.
+# The longer step detects a kink nearby. Over the shorter one, rounding leaves four
+# digits of a slope.
 _STEPS = (1e-4, 1e-6)
 
 
 def _smooth_point(problem: Problem) -> Vector | None:
-    """Inputs at which the function is smooth: the given ones, or nearby ones; or None.
+    """Return inputs at which the function is smooth, the given ones or nearby, or None.
 
-    At a kink the differences ahead and behind are further apart than any curvature
-    makes them: they go on to differ as the step gets shorter.
+    At a kink, forward and backward differences differ more than curvature explains:
+    they still differ when the step gets shorter.
     """
     point = problem.start
     for attempt in range(_ATTEMPTS):
@@ -248,7 +249,7 @@ def _smooth_point(problem: Problem) -> Vector | None:
         try:
             if _is_smooth(problem, point):
                 return point
-        except Fault:  # its shapes depend on the values
+        except Fault:  # the shapes depend on the values
             continue
         except Exception:
             if attempt == 0:
@@ -257,7 +258,7 @@ def _smooth_point(problem: Problem) -> Vector | None:
 
 
 def _reach(problem: Problem) -> Vector:
-    """How far to move each component: its own size, and a share of the greatest."""
+    """Return how far to move each component: its size plus a share of the greatest."""
     sizes = np.abs(problem.start)
     reach = sizes.copy()
     for block in problem.inputs.blocks:
@@ -266,7 +267,7 @@ def _reach(problem: Problem) -> Vector:
 
 
 def _is_smooth(problem: Problem, point: Vector) -> bool:
-    """Whether differences over two steps agree, and those of both sides."""
+    """Return whether slopes agree over two steps and on both sides."""
     here = problem.value if point is problem.start else problem.at(point)
     direction = fixed_random(point.size)
     slopes, bends = [], []
@@ -286,9 +287,9 @@ def _is_smooth(problem: Problem, point: Vector) -> bool:
 def at_special_values(
     kind: RuleKind, session: Session, sample: Sample
 ) -> Iterator[Sample]:
-    """The sample; then with special values and longer axes if it is smooth near it.
+    """Yield the sample, then variations of it if the operator is smooth near it.
 
-    They are for a check of the rule of this kind: without it there is nothing to check.
+    The variations check the rule of this kind. Without a rule there are none.
     """
     yield sample
     if session.op.find_rule(kind) is None:
@@ -296,14 +297,14 @@ def at_special_values(
     point = _smooth_near(session, sample)
     if point is not None:
         for special in specials(session.op, sample, SMOOTH):
-            # Where the point is the sample itself, all is checked there already.
+            # If the point is the sample itself, everything was checked there already.
             if not _is_same(session, special, sample, point):
                 yield special
         yield from with_longer_axes(session, sample)
 
 
 def _smooth_near(session: Session, sample: Sample) -> tuple[Any, ...] | None:
-    """The arrays of floats at the smooth point of a sample, if it has one."""
+    """Return the floating-point arrays at the smooth point of a sample, or None."""
 
     def point() -> tuple[Any, ...] | None:
         return _point_of(_smooth_problem(session, sample))
@@ -318,7 +319,7 @@ def _smooth_near(session: Session, sample: Sample) -> tuple[Any, ...] | None:
 def _is_same(
     session: Session, special: Sample, sample: Sample, point: Sequence[Any]
 ) -> bool:
-    """Whether special values are those of a sample, which is smooth at these."""
+    """Return whether special values equal the sample and its smooth point."""
     values, given = session.bound(special), session.bound(sample)
     if not all(map(same_bits, flat([*values]), flat([*given]))):
         return False
@@ -327,7 +328,7 @@ def _is_same(
 
 
 def with_longer_axes(session: Session, sample: Sample) -> Iterator[Longer]:
-    """The sample with longer axes, unless another sample has them."""
+    """Yield the sample with longer axes, unless another sample has them."""
     found = session.once(
         "longer",
         sample,
@@ -338,10 +339,10 @@ def with_longer_axes(session: Session, sample: Sample) -> Iterator[Longer]:
 
 
 def at_other_lengths(session: Session, sample: Sample, work: Callable[[], str]) -> str:
-    """Run a check; an error is a note where only the kernel says that a length is meant.
+    """Run a check at other lengths; an error may become a note.
 
-    A kernel for three columns often takes four, of which it reads three. Its rules may
-    refuse them, but what they give must be right.
+    A kernel for three columns often accepts four and reads three. Its rules may refuse
+    such lengths, but what they return must be right.
     """
     try:
         return work()
@@ -358,7 +359,7 @@ def at_other_lengths(session: Session, sample: Sample, work: Callable[[], str]) 
 def check_there(
     session: Session, sample: Sample, check: Callable[[Session, Problem, float], None]
 ) -> str:
-    """Check derivatives at the very values of a sample, if the function is smooth there."""
+    """Check derivatives exactly at a sample, if the function is smooth there."""
 
     def work() -> str:
         return _check_there(session, sample, check)
@@ -389,7 +390,7 @@ def _check_there(
 
 
 def is_smooth_over(problem: Problem, step: float) -> bool:
-    """Whether slopes of both sides and over a longer step agree: at a kink they do not."""
+    """Return whether slopes on both sides and over a longer step agree."""
     direction = fixed_random(problem.inputs.size)
     slopes = [
         (problem.at(problem.start + h * direction) - problem.value) / h
@@ -400,17 +401,17 @@ def is_smooth_over(problem: Problem, step: float) -> bool:
 
 
 def parameter_of(place: str) -> str:
-    """The name of the parameter that holds a place such as ``arrays[0]``."""
+    """Return the parameter of a place, such as ``arrays`` for ``arrays[0]``."""
     return re.split(r"[\[.]", place)[0]
 
 
-# ---- the arguments by which an operator says that it has no derivative ----
+# ---- arguments by which an operator declares that it has no derivative ----
 
 
 def without_derivative(session: Session, sample: Sample) -> dict[str, str]:
-    """Place of an argument -> why the call has no derivative by it at these values.
+    """Return for each place without a derivative the reason, at these values.
 
-    Each is asked for alone: its formula raises `NoDerivativeError`.
+    Each derivative is requested alone; its formula raises `NoDerivativeError`.
     """
     found = {}
     for name in floats_of(session.op, session.bound(sample)):
@@ -422,7 +423,7 @@ def without_derivative(session: Session, sample: Sample) -> dict[str, str]:
 
 
 def _derive(session: Session, sample: Sample, name: str) -> Any:
-    """The derivative of all results by one argument."""
+    """Return the derivative of all results by one argument."""
     call, chosen = function_of(session, session.values(sample), [name])
     if session.op.find_rule(AUTOGRAD) is None:
         primals = (*chosen.values(),)

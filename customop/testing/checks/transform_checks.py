@@ -78,9 +78,9 @@ from customop.transforms.vmap import vmap
 # ---- the check of an operator's vmap rule against a loop over the rows ----
 
 
-# Combinations of in_dims that are tried.
+# The most combinations of in_dims that are tried.
 _MOST_COMBINATIONS = 24
-# Up to this number of arrays, all combinations of the first axis, the last and None.
+# Up to so many arrays, all combinations of first axis, last axis and None are tried.
 _FEW_ARRAYS = 3
 
 _DO = (
@@ -90,7 +90,7 @@ _DO = (
 
 
 def in_lengths(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample, and then with longer axes, if a rule is to be checked."""
+    """Yield the sample, and with a vmap rule also the sample with longer axes."""
     yield sample
     op = session.op
     if op.find_rule(VMAP) is not None and not op.sees_seed:
@@ -98,7 +98,7 @@ def in_lengths(session: Session, sample: Sample) -> Iterator[Sample]:
 
 
 def check_vmap(session: Session, sample: Sample) -> str:
-    """The vmap rule does what a loop over the rows does."""
+    """Check that the vmap rule gives what a loop over the rows gives."""
     if isinstance(sample, Longer):
         return _check_longer(session, sample)
     op = session.op
@@ -112,7 +112,7 @@ def check_vmap(session: Session, sample: Sample) -> str:
     if op.sees_seed:
         _check_randomness(function)
         return ""
-    # Rows and their results depend on which arrays are batched, and not along which axis.
+    # Rows and results depend on which arrays are batched, but not along which axis.
     known: dict[tuple[bool, ...], _BatchRows] = {}
     for dims in _combinations(tuple([leaf.ndim for leaf in arrays])):
         batched = tuple(d is not None for d in dims)
@@ -132,7 +132,7 @@ def check_vmap(session: Session, sample: Sample) -> str:
 
 
 def _check_longer(session: Session, sample: Longer) -> str:
-    """All arrays along their first axes: the others are checked at usual lengths."""
+    """Batch all arrays along their first axes; usual lengths check the others."""
     count = len(arrays_of(session.bound(sample)))
     rows = _BatchRows(_RowFunction(session, sample), (True,) * count, 2)
 
@@ -145,10 +145,10 @@ def _check_longer(session: Session, sample: Longer) -> str:
 
 @lru_cache(maxsize=64)
 def _combinations(ranks: tuple[int, ...]) -> list[tuple[int | None, ...]]:
-    """Axes for the batch, by array: each axis of one array, with 0 or None for others."""
+    """List batch axes to try: each axis of one array, 0 or None for the others."""
     count = len(ranks)
     found: list[tuple[int | None, ...]] = [(0,) * count]
-    if count > 1:  # each on another axis
+    if count > 1:  # each array along another axis
         found += [
             tuple((i + k) % (rank + 1) for i, rank in enumerate(ranks)) for k in (1, 2)
         ]
@@ -160,7 +160,7 @@ def _combinations(ranks: tuple[int, ...]) -> list[tuple[int | None, ...]]:
     )
     if 1 < count <= _FEW_ARRAYS:
         found += itertools.product([0, -1, None], repeat=count)
-    # Rules get axes counted from the start, so that -1 is another name for the last one.
+    # Rules get axes counted from the start, so -1 only repeats the last axis.
     kept: dict[tuple[int | None, ...], tuple[int | None, ...]] = {}
     for dims in found:
         pairs = zip(dims, ranks, strict=True)
@@ -171,7 +171,7 @@ def _combinations(ranks: tuple[int, ...]) -> list[tuple[int | None, ...]]:
 
 
 class _RowFunction:
-    """The operator as a function of its arrays, to its results that are arrays."""
+    """The operator as a function from its arrays to the arrays among its results."""
 
     def __init__(self, session: Session, sample: Sample) -> None:
         self.session = session
@@ -182,7 +182,7 @@ class _RowFunction:
         self._made: dict[tuple[Any, int], Callable[..., Any]] = {}
 
     def call(self, *arrays: Any) -> Any:
-        """The results for one row."""
+        """Return the results for one row."""
         out = self.session.op.invoke(self.put(arrays))
         if is_array(out):  # an array alone takes two thirds of the time of a tuple
             return out
@@ -190,19 +190,19 @@ class _RowFunction:
         return tuple([leaf for leaf in leaves if is_array(leaf)])
 
     def batched(self, dims: Any, out_dims: int = 0) -> Callable[..., Any]:
-        """The function under vmap, made once for the same axes."""
+        """Return the function under vmap. It is made once for the same axes."""
         key = dims, out_dims
         if key not in self._made:
             self._made[key] = vmap(self.call, dims, out_dims)
         return self._made[key]
 
     def remedy(self, more: str = "") -> str:
-        """The remedy for a wrong rule."""
+        """Return the advice for a wrong rule."""
         return f"correct the rule of @{self.session.op.name}.register_vmap: {more}{_DO}"
 
 
 class _BatchRows:
-    """Rows for the arrays of a call, and what the operator does with each row.
+    """Rows for the arrays of a call, and what the operator returns for each row.
 
     Arrays that are not batched are the same in all rows. The others differ as much as
     the kernel allows.
@@ -219,7 +219,7 @@ class _BatchRows:
         self.session: Session = function.session
         self.size = size
         self.rows: list[list[Any]] = []
-        # The results under vmap along the first axis of all arrays, if they are known.
+        # The results under vmap along the first axis of all arrays, once known.
         self.outs: list[Any] | None = None
         self.runs: list[Run] = (
             self._run(batched) if unlike is None else self._run_rows(batched, unlike)
@@ -229,7 +229,7 @@ class _BatchRows:
         for unlike in (_shuffled, _scaled):
             try:
                 return self._run_rows(batched, unlike)
-            except Exception:  # noqa: BLE001, S112  # a matrix that must be positive
+            except Exception:  # noqa: BLE001, S112  # a matrix must be positive, say
                 continue
         return self._run_rows(batched, lambda x, _: x.copy())
 
@@ -245,14 +245,14 @@ class _BatchRows:
         return [self.session.call(self.function.put(row)) for row in copies]
 
     def first(self, size: int) -> Self:
-        """The first of these rows."""
+        """Return a copy with only the first of these rows."""
         made = copy(self)
         made.size, made.outs = size, None
         made.rows, made.runs = self.rows[:size], self.runs[:size]
         return made
 
     def stacked(self, dims: Sequence[int | None]) -> list[Any]:
-        """The arrays with the batch at these axes."""
+        """Return the arrays of all rows, stacked along these axes."""
         return [
             x.copy() if d is None else _stack([row[k] for row in self.rows], x, d)
             for k, (x, d) in enumerate(zip(self.function.arrays, dims, strict=True))
@@ -260,18 +260,18 @@ class _BatchRows:
 
 
 def _shuffled(x: Any, i: int) -> Any:
-    """The elements scaled, and in another order."""
+    """Return row `i`: the elements scaled and in another order."""
     line = _scaled(x, i).reshape(-1)
     return np.concatenate((line[i:], line[:i])).reshape(x.shape)
 
 
 def _scaled(x: Any, i: int) -> Any:
-    """Floats closer to zero: still in a domain around zero, and in a cone."""
+    """Scale floats toward zero, which keeps them in a ball around zero or in a cone."""
     return (x * (1.0 - 0.125 * i)).astype(x.dtype) if x.dtype.kind in "fc" else x.copy()
 
 
 def _with_nan(x: Any, i: int) -> Any:
-    """The second row holds nan."""
+    """Return row `i`; the second row contains nan."""
     out = _shuffled(x, i)
     if i and x.dtype.kind in "fc":
         out.reshape(-1)[:1] = np.nan
@@ -279,13 +279,13 @@ def _with_nan(x: Any, i: int) -> Any:
 
 
 def _short(x: Any, i: int) -> Any:
-    """The rows are of short floats."""
+    """Return row `i` as float32, if the array is of floats."""
     out = _shuffled(x, i)
     return out.astype(np.float32) if x.dtype.kind == "f" else out
 
 
 def _check_unlike(function: _RowFunction, unlike: Callable[[Any, int], Any]) -> None:
-    """Rows of other values or dtypes have the results that they have alone."""
+    """Check rows with other values or dtypes: each gives what it gives alone."""
     if not any(x.dtype.kind in "fc" for x in function.arrays):
         return
     count = len(function.arrays)
@@ -308,7 +308,7 @@ def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
 
 
 def _check_dims(rows: _BatchRows, dims: Sequence[int | None]) -> None:
-    """Every row has the result that it has alone."""
+    """Check that every row gives what it gives alone."""
     arrays = rows.stacked(dims)
     outs = _batched(rows, dims, arrays)
     if outs is None:
@@ -323,13 +323,13 @@ def _check_dims(rows: _BatchRows, dims: Sequence[int | None]) -> None:
 def _batched(
     rows: _BatchRows, dims: Sequence[int | None], arrays: Sequence[Any]
 ) -> list[Any] | None:
-    """The results under vmap; None where it may refuse these arguments."""
+    """Return the results under vmap, or None if it may refuse these arguments."""
     op = rows.session.op
     try:
-        # One array along its first axis has a shorter way.
+        # A single array along its first axis takes a shorter path.
         outs = rows.function.batched(0 if dims == (0,) else tuple(dims))(*arrays)
     except (VmapError, DataDependentError):
-        # One array for all rows cannot be written, and uneven rows cannot be stacked.
+        # An array shared by all rows cannot be written. Uneven rows cannot be stacked.
         if op.schema.written or Tag.dynamic_output_shape in op.tags:
             return None
         raise
@@ -338,7 +338,7 @@ def _batched(
             return None
         raise
     except Exception as error:
-        if rows.size == 0:  # refused without a row, as a maximum is
+        if rows.size == 0:  # a maximum, say, needs at least one row
             return None
         raise Fault(
             f"raises {type(error).__name__} under vmap with in_dims=({_text(dims)}),"
@@ -360,7 +360,7 @@ def _text(dims: Sequence[int | None]) -> str:
 def _written(
     rows: _BatchRows, dims: Sequence[int | None], arrays: Sequence[Any]
 ) -> list[Any]:
-    """The written arrays, with the batch first."""
+    """Return the written arrays with the batch axis first."""
     if not rows.session.op.schema.written:
         return []
     values = rows.session.bound(rows.function.sample)
@@ -394,7 +394,7 @@ def _compare_row(
 
 
 def _check_out_dims(rows: _BatchRows) -> None:
-    """`out_dims` moves the batch axis of the results."""
+    """Check that `out_dims` moves the batch axis of the results."""
     arrays = rows.stacked((0,) * len(rows.function.arrays))
     outs = rows.outs
     expected = _each(rows.function.batched(0)(*arrays)) if outs is None else outs
@@ -414,7 +414,7 @@ def _check_out_dims(rows: _BatchRows) -> None:
 
 
 def _check_nested(rows: _BatchRows) -> None:
-    """Vmap of vmap gives the same rows."""
+    """Check that vmap of vmap gives the same rows."""
     arrays = rows.stacked((0,) * len(rows.function.arrays))
     squares = [x.reshape(2, 2, *x.shape[1:]) for x in arrays]
     found = _each(vmap(rows.function.batched(0))(*squares))
@@ -439,7 +439,7 @@ def _check_nested(rows: _BatchRows) -> None:
 
 
 def _check_randomness(function: _RowFunction) -> None:
-    """``"error"`` raises, ``"same"`` draws the same for all rows."""
+    """Check that ``"error"`` raises, and ``"same"`` draws the same in all rows."""
     stacked = [np.stack([x, x]) for x in function.arrays]
     try:
         vmap(function.call)(*stacked)
@@ -469,7 +469,7 @@ def _check_randomness(function: _RowFunction) -> None:
 
 
 def check_autograd_registration(session: Session, sample: Sample) -> str:
-    """The formula can be used, and the kernel itself tracks nothing."""
+    """Check that the gradient formula works and the kernel itself tracks nothing."""
     op = session.op
     for name, leaf in session.expected(sample).effects:
         if is_traced(leaf):
@@ -488,7 +488,7 @@ def check_autograd_registration(session: Session, sample: Sample) -> str:
 
 
 def check_short_floats(session: Session, sample: Sample) -> str:
-    """Gradients of short floats are as short: the engine refuses others."""
+    """Check that gradients of short floats are short too: the engine refuses others."""
     if session.op.find_rule(AUTOGRAD) is None or why_no_derivative(session, sample):
         return ""
     values = map_values(as_single, session.values(sample))
@@ -505,7 +505,7 @@ def check_short_floats(session: Session, sample: Sample) -> str:
 
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
-    """Gradients are the same whichever of the inputs ask for one."""
+    """Check that a gradient does not depend on which other gradients are requested."""
     together = gradients_of(session, sample)
     if len(together) == 1:
         return
@@ -525,7 +525,7 @@ def _check_each_alone(session: Session, sample: Sample) -> None:
 
 
 def check_gradients(session: Session, sample: Sample) -> str:
-    """First and second derivatives are those of the values, by differences."""
+    """Check first and second derivatives against differences of the values."""
     if session.op.find_rule(AUTOGRAD) is None:
         return "no autograd rule"
     if sample.note:
@@ -548,7 +548,7 @@ def check_gradients(session: Session, sample: Sample) -> str:
             rows = [(fixed_random(problem.outputs.size), before), (other, pull(other))]
             check_batched(problem, pullback, rows, _bounded(session, _EXACT))
     except (MissingRuleError, DataDependentError, NoDerivativeError) as error:
-        # A formula that cannot be traced raises and never returns a wrong number.
+        # A formula that cannot be traced raises; it never returns a wrong number.
         session.notes.append(f"first gradients alone, their formula: {error.what}")
     return ""
 
@@ -560,7 +560,7 @@ _EXACT = CheckOptions(rtol=1e-7, atol=1e-7)
 def _check_formula(
     session: Session, problem: Problem, size: int, gradient: Vector
 ) -> None:
-    """Check a gradient, of which the one for a fixed cotangent is known."""
+    """Check a gradient; its value for one fixed cotangent is known already."""
     if _are_differences(problem, size, gradient):
         return
     is_large = problem.inputs.size * problem.outputs.size > _MOST_ENTRIES
@@ -573,7 +573,7 @@ _MOST_ENTRIES = 100_000
 
 
 def _bounded(session: Session, options: CheckOptions) -> CheckOptions:
-    """The options with the bounds of the session, if it has any."""
+    """Return the options with the bounds of the session, if it has any."""
     if session.rtol is None or session.atol is None:
         return options
     return options._replace(rtol=session.rtol, atol=session.atol)
@@ -590,7 +590,7 @@ _REMEDIES = {
 
 @contextmanager
 def _remedy(session: Session, rule: str) -> Iterator[None]:
-    """Add what to do about a formula to its faults, and name the parameter."""
+    """Complete the faults of a formula: add advice, and name the parameter."""
     try:
         yield
     except Fault as fault:
@@ -599,20 +599,20 @@ def _remedy(session: Session, rule: str) -> Iterator[None]:
         raise
 
 
-# Agreement of a derivative with its difference.
+# Tolerances for a derivative against its difference.
 _RTOL, _ATOL = 1e-4, 1e-5
-# Components that are moved one by one; a sample of them in larger arrays, and fewer
-# where a call takes milliseconds.
+# How many components are moved one by one. Larger arrays use a sample of them, and very
+# large arrays a smaller sample.
 _MOST_COMPONENTS = 24
 _LARGE = 10_000
 
 
 def _are_differences(problem: Problem, size: int, gradient: Vector) -> bool:
-    """Whether the gradient by the first components is that of differences.
+    """Return whether the gradient matches differences in the first `size` components.
 
-    It takes one random cotangent. The full comparison, which runs where this fails,
-    takes one for each component of the outputs. A difference ahead alone, in half of
-    the time, is enough where it agrees: it is off by the bend over a millionth.
+    This takes one random cotangent. The full comparison, which runs if this one fails,
+    takes one for each component of the outputs. If a one-sided difference agrees, that
+    is enough and saves half of the time: its error is the curvature times a millionth.
     """
     for i in _components(size):
         if not _is_slope(problem, problem.inputs.unit(i), float(gradient[i])):
@@ -629,7 +629,7 @@ def _is_slope(
     step: float = STEP,
     seed: int = SEED,
 ) -> bool:
-    """Whether a number is the slope along a direction, of a random sum of outputs."""
+    """Return whether `found` is the slope along a direction of a sum of outputs."""
     cotangent = fixed_random(problem.outputs.size, seed)
     ahead = problem.at(problem.start + step * direction)
     if _is_near(found, float(cotangent @ (ahead - problem.value)) / step):
@@ -641,7 +641,7 @@ def _is_slope(
 def _check_kept(
     session: Session, problem: Problem, pull: Linear, before: Vector
 ) -> None:
-    """Raise unless a gradient stays the same when the operator is called again."""
+    """Raise if another call of the operator changes a gradient."""
     moved = problem.start + 0.01 * fixed_random(problem.inputs.size)
     with suppress(Exception):  # a point that the kernel refuses
         vjp(problem.call, *problem.inputs.split(moved))
@@ -655,14 +655,14 @@ def _check_kept(
         )
 
 
-# Components that a message shows.
+# How many components a message shows.
 _SHOWN = 4
 
 
 def _is_slope_along_the_rest(problem: Problem, size: int, gradient: Vector) -> bool:
-    """Whether the gradient by the components from `size` on is that of differences.
+    """Return whether the gradient matches differences from component `size` on.
 
-    For the gradient as a function these are the cotangents, in which it is linear.
+    In a second-order problem these are the cotangents, in which it is linear.
     """
     direction = fixed_random(problem.inputs.size, SEED + 1).copy()
     direction[:size] = 0.0
@@ -678,7 +678,7 @@ def _components(size: int) -> Sequence[int]:
 
 
 def _check_adjoint(session: Session, problem: Problem, step: float) -> None:
-    """The gradient along one direction; all of it where that is wrong."""
+    """Check the gradient along one direction; if that is wrong, check all of it."""
     direction = fixed_random(problem.inputs.size)
     cotangent = fixed_random(problem.outputs.size, SEED + 1)
     found = float(adjoint(problem)[0](cotangent) @ direction)
@@ -697,7 +697,7 @@ def _is_near(found: float, expected: float) -> bool:
 
 
 def check_jvp(session: Session, sample: Sample) -> str:
-    """The tangent is that of the values, by differences and by the gradient."""
+    """Check the tangent against differences and against the gradient."""
     op = session.op
     if sample.note and op.find_rule(JVP) is not None:
         return check_there(session, sample, _check_pushforward)
@@ -726,7 +726,7 @@ def check_jvp(session: Session, sample: Sample) -> str:
 
 
 def _check_short_tangents(session: Session, sample: Sample) -> None:
-    """Tangents of short results are as short: the engine refuses others."""
+    """Check that tangents of short results are short too: the engine refuses others."""
     values = map_values(as_single, session.values(sample))
     about_to_run(lambda: call_of(session.op.schema, values))
     try:
@@ -748,7 +748,7 @@ def _check_pushforward(session: Session, problem: Problem, step: float) -> None:
 def _check_tangent(
     session: Session, problem: Problem, direction: Vector, step: float = STEP
 ) -> Vector:
-    """Raise unless the tangent along a direction is the difference; the tangent."""
+    """Return the tangent along a direction; raise if it differs from the difference."""
     found = pushforward(problem)(direction)
     expected = difference(problem, step)(direction)
     for i, block in enumerate(problem.outputs.blocks):
@@ -767,7 +767,7 @@ def _check_tangent(
 
 
 def _check_transposed(problem: Problem, direction: Vector, tangent: Vector) -> None:
-    """A cotangent of a tangent is a gradient along the direction."""
+    """Check that the jvp rule is the transpose of the gradient."""
     cotangent = fixed_random(problem.outputs.size)
     forward = float(cotangent @ tangent)
     backward = float(adjoint(problem)[0](cotangent) @ direction)

@@ -1,4 +1,4 @@
-"""Checks of the same values in other layouts and dtypes."""
+"""Check operators on the same values in other layouts and dtypes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from customop.testing.inputs.variations import dtypes, layouts
 from customop.testing.quiet import Fault
 
 # ---- same numbers ----
-# Whether results for short dtypes are those for wide ones, as far as they can be.
+# Compare results of short dtypes with those of wide ones, as far as they can agree.
 
 
 def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
-    """Whether results are equal, as far as the dtype of the first can hold.
+    """Return whether results are equal, as far as the dtype of the first can express.
 
-    `given` are those of the arguments: a result may be wider than what it is made of.
+    `given` are the dtypes of the arguments: a result may be wider than its inputs.
     """
     if not (is_array(short) and is_array(wide)):
         return True
@@ -50,7 +50,7 @@ def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
         return np.array_equal(short, wide) or _are_near(*_held(short, wide))
     if short.dtype.kind == wide.dtype.kind == "f":
         with np.errstate(over="ignore"):
-            wide = wide.astype(short.dtype)  # too large a number becomes infinite
+            wide = wide.astype(short.dtype)  # large numbers become infinite
     if same_bits(short, wide) or np.array_equal(short, wide):
         return True
     bound = max(map(_loosest, [short.dtype, *given]))
@@ -58,12 +58,12 @@ def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _are_near(short: Any, wide: Any) -> bool:
-    """Whether whole numbers are as close as rounding leaves them."""
+    """Return whether integers differ by at most one, from rounding."""
     return bool(np.all(np.abs(short - wide) <= 1.0))
 
 
 def _are_close(short: Any, wide: Any, bound: float) -> bool:
-    """Whether numbers are as close as a share of the greatest; np.allclose takes 30 us."""
+    """Return whether numbers are close, relative to the greatest of them."""
     finite = np.isfinite(wide)
     scale = np.abs(wide[finite]).max(initial=1.0)
     with np.errstate(all="ignore"):
@@ -74,14 +74,14 @@ def _are_close(short: Any, wide: Any, bound: float) -> bool:
 
 
 def _held(short: Any, wide: Any) -> tuple[Any, Any]:
-    """The elements that the integers of `short` can hold; the others wrap around."""
+    """Return the elements that fit into the integers of `short`; others wrap around."""
     limits = np.iinfo(short.dtype)
     fits = (wide >= limits.min) & (wide <= limits.max)
     return short[fits].astype(np.float64), wide[fits].astype(np.float64)
 
 
-# How far results may be off, relative to the greatest of them; integers by one. Loose:
-# memory that is read as another dtype is off by far.
+# How far results may be off, relative to the greatest of them; integers may be off by
+# one. This is loose, because memory that is read with a wrong dtype gives wild values.
 _LOOSE = {2: 1e-1, 4: 1e-2}
 
 
@@ -95,10 +95,10 @@ def _loosest(dtype: np.dtype[Any]) -> float:
 
 
 def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample in other layouts.
+    """Yield the sample in other layouts.
 
-    The shapes of the arguments of a call belong together, unless the operator says
-    which others it takes.
+    The shapes of a call's arguments belong together, unless the operator declares which
+    others it takes.
     """
     op = session.op
     declares = op.schema.has_shapes or op.tags.intersection(_OF_ANY_SHAPE)
@@ -111,19 +111,19 @@ _OF_ANY_SHAPE = (Tag.pointwise, Tag.reduction)
 
 
 def check_layouts(session: Session, sample: Sample) -> str:
-    """A call does the same however its arrays lie in memory."""
+    """Check that results do not depend on the memory layout of the arrays."""
     values = session.bound(sample)
     if not all(map(_stays, flat(list(values)))):
         values = session.values(sample)
     plain = map_values(_in_c_order, values)
     try:
         expected, is_usual = _noted_once(session, plain)
-    except Exception:  # noqa: BLE001  # it refuses these values in any layout
+    except Exception:  # noqa: BLE001  # it refuses these values in every layout
         return "the kernel refuses these values"
     arrays = arrays_of(values)
-    if all(map(_is_plain, arrays)):  # another shape, in C order
+    if all(map(_is_plain, arrays)):  # another shape, but in C order
         return _check_fake_of(session, sample, arrays, expected)
-    try:  # again: the first call has drawn from a Generator among the values
+    try:  # again, because the first call used up numbers of a Generator
         found, fault = call_noted(session, session.values(sample))
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this layout"
@@ -146,7 +146,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
 
 
 def _noted_once(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | None]:
-    """A run on values that most variations of a sample share: in C order, widened."""
+    """Run on values that most variations of a sample share; remember the result."""
     key = _content(values)
     if key is None:
         return call_noted(session, values)
@@ -164,7 +164,7 @@ _MOST_KNOWN = 8
 
 
 def _content(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """A key of small arrays and constants for a dict; None for other values."""
+    """Return a dict key for small arrays and constants; None for other values."""
     parts: list[Any] = []
     for leaf in values:
         if type(leaf) is np.ndarray and leaf.nbytes <= _MOST_BYTES:
@@ -182,7 +182,7 @@ _UNSTEADY = "equal calls give other results, see test_determinism"
 
 
 def _is_unsteady(session: Session, sample: Sample) -> bool:
-    """Whether results differ without another layout or dtype."""
+    """Return whether results differ even without another layout or dtype."""
     if not session.is_steady(sample):
         return True
     try:
@@ -193,7 +193,7 @@ def _is_unsteady(session: Session, sample: Sample) -> bool:
 
 
 def _stays(leaf: Any) -> bool:
-    """Whether a leaf is copied below, or cannot change."""
+    """Return whether a leaf is copied later, or cannot change."""
     return type(leaf) in CONSTANT or isinstance(leaf, np.ndarray)
 
 
@@ -208,7 +208,7 @@ def _in_c_order(leaf: Any) -> Any:
 def _check_fake_of(
     session: Session, sample: Sample, arrays: Sequence[Any], found: Run
 ) -> str:
-    """The fake kernel, if there is one, is right for a variation of these arrays too."""
+    """Check the fake kernel, if there is one, against the results for these arrays."""
     fake = find_kernel(session.op, FAKE)
     # NumPy returns results in the machine's byte order, which fake kernels cannot know.
     if fake is None or not arrays or not all(map(_is_native, arrays)):
@@ -219,7 +219,7 @@ def _check_fake_of(
 
 
 def _matches(session: Session, fake: Any, sample: Sample, found: Run) -> bool:
-    """Whether results have the outlines of their fakes: 30 us less than the proof."""
+    """Return whether results match their fakes; saves 30 us compared with the proof."""
     out, error = _announced(session, sample, fake)
     if error is not None:  # the proof says what is wrong
         return False
@@ -232,7 +232,7 @@ def _matches(session: Session, fake: Any, sample: Sample, found: Run) -> bool:
 def _announced(
     session: Session, sample: Sample, fake: Any
 ) -> tuple[Any, Exception | None]:
-    """Ask the fake kernel what it announces for a sample, once; or its error."""
+    """Return what the fake kernel announces for a sample, or its error; cached."""
     known: tuple[Any, Exception | None] = session.once(
         "announced", sample, lambda: _asked(session, sample, fake)
     )
@@ -245,7 +245,7 @@ def _asked(session: Session, sample: Sample, fake: Any) -> tuple[Any, Exception 
         out, sizes = announced(session.op, fake, values)
     except Exception as error:  # noqa: BLE001  # whatever it raises
         return None, error
-    if sizes:  # which only the proof compares with those of the results
+    if sizes:  # only the proof can compare these with the results
         return None, DataDependentError("it announces sizes that depend on data")
     return out, None
 
@@ -264,7 +264,7 @@ def _has_outline(real: Any, fake: Any) -> bool:
 
 
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample in other dtypes."""
+    """Yield the sample in other dtypes."""
     oracle = _NotingOracle(session)
     if not oracle.fits_sample(sample):
         oracle.fake = None
@@ -272,18 +272,18 @@ def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
 
 
 class _NotingOracle(Oracle):
-    """An oracle that keeps what it has asked of a sample, for the check of it."""
+    """An oracle that remembers its runs, so that the check can use them."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.op)
         self.session: Session = session
 
     def run(self, sample: Sample) -> tuple[int, Any]:
-        """How the kernel takes a sample, within `strict_numbers`, and its results."""
+        """Return how the kernel takes a sample in `strict_numbers`, and its results."""
         return outcome_of(lambda: _noted(self.session, sample)[0].out)
 
     def fits_sample(self, sample: Sample) -> bool:
-        """Whether annotations and fake kernel accept a sample."""
+        """Return whether annotations and fake kernel accept a sample."""
         if self.op.schema.has_shapes or self.fake is not find_kernel(self.op, FAKE):
             return super().fits_sample(sample)
         error = _announced(self.session, sample, self.fake)[1]
@@ -294,7 +294,7 @@ _NOTED = "noted"
 
 
 def _noted(session: Session, sample: Sample) -> tuple[Run, Fault | None]:
-    """A run on a sample, which is the last one that is asked for it."""
+    """Return the run on a sample; later calls return the same run."""
     found: tuple[Run, Fault | None] = session.once(
         _NOTED, sample, lambda: call_noted(session, session.values(sample))
     )
@@ -306,7 +306,7 @@ def _is_native(leaf: Any) -> bool:
 
 
 def check_dtypes(session: Session, sample: Sample) -> str:
-    """A call on another dtype refuses it, or gives the same numbers."""
+    """Check that a call in another dtype is refused, or gives the same numbers."""
     try:
         found, fault = _noted(session, sample)
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
@@ -341,7 +341,7 @@ def check_dtypes(session: Session, sample: Sample) -> str:
 
 
 def _has_fault(session: Session, values: Sequence[Any]) -> bool:
-    """Whether the memory of these values, too, is written or returned."""
+    """Return whether these values, too, are written to or returned as they are."""
     try:
         return call_noted(session, values)[1] is not None
     except Exception:  # noqa: BLE001  # a dtype that it refuses
@@ -350,7 +350,7 @@ def _has_fault(session: Session, values: Sequence[Any]) -> bool:
 
 # ---- what to do about a wrong dtype ----
 
-# How to write the dtype of a result, and that dtype for the one of an argument.
+# Text for the dtype of a result -> that dtype, from the dtype of an argument.
 _FORMULAS: dict[str, Callable[[np.dtype[Any]], np.dtype[Any]]] = {
     "np.result_type(x.dtype, 1.0)": lambda d: np.result_type(d, 1.0),
     "np.result_type(x.dtype, np.float16)": lambda d: np.result_type(d, np.float16),
@@ -364,7 +364,7 @@ _TRIED = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16")
 
 
 def _remedy(session: Session, sample: Sample) -> str:
-    """How to write the dtype that the kernel returns, or to refuse this one."""
+    """Return advice: the dtype that the kernel returns, or how to refuse this one."""
     return (
         "give the fake kernel the dtype of the result,"
         f" dtype={_formula(session, sample)}; or refuse this dtype:"
@@ -376,7 +376,7 @@ def _to_refuse(session: Session) -> str:
     parameters = session.op.schema.parameters
     slots = session.op.array_slots
     name = parameters[slots[0]].name if slots else "x"
-    # A class of elements counts only beside a shape.
+    # A class of elements is only checked together with a shape.
     declared = str(parameters[slots[0]].type) if slots else ""
     shape = declared.partition("[")[2].rstrip("]?").replace(",", " ") or "..."
     return (
@@ -399,7 +399,7 @@ def _formula(session: Session, sample: Sample) -> str:
 def _seen_dtypes(
     session: Session, sample: Sample
 ) -> Iterator[tuple[np.dtype[Any], np.dtype[Any]]]:
-    """Dtypes that the kernel takes in all arrays, with those of its first result."""
+    """Yield dtypes that the kernel accepts, each with the dtype of the result."""
     for dtype in map(np.dtype, _TRIED):
         values = map_values(partial(_in_dtype, dtype), session.values(sample))
         try:
@@ -413,11 +413,11 @@ def _in_dtype(dtype: np.dtype[Any], leaf: Any) -> Any:
     return leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf
 
 
-# ---- the same numbers ----
+# ---- comparing the numbers ----
 
 
 def _as_float(leaf: Any) -> Any:
-    """Floats as float64, complex numbers as complex128, integers as floats."""
+    """Convert floats and integers to float64, and complex numbers to complex128."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "ifc":
         return leaf
     return leaf.astype(_wide(leaf.dtype))
@@ -429,7 +429,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _as_integer(leaf: Any) -> Any:
-    """Integers as int64, which holds what short ones cannot."""
+    """Convert integers to int64, which does not overflow where short ones do."""
     is_whole = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu"
     return leaf.astype(np.int64) if is_whole else leaf
 
@@ -440,7 +440,7 @@ def _in_own_memory(widen: Callable[[Any], Any], leaf: Any) -> Any:
 
 
 _WIDER = (_as_float, _as_integer)
-# Elements that a message shows.
+# How many elements a message shows.
 _SHOWN = 10
 
 
@@ -451,7 +451,7 @@ def _are_compared(
     others: Sequence[Any],
     given: Sequence[np.dtype[Any]],
 ) -> bool:
-    """Raise unless wider dtypes give the same results; False where they are refused.
+    """Return whether wider dtypes were comparable; raise if they give other results.
 
     `given` are the dtypes of the arrays of the sample.
     """
@@ -459,7 +459,7 @@ def _are_compared(
         return True
     try:
         expected, _ = _noted_once(session, others)
-    except Exception:  # noqa: BLE001  # integers that are indices, say
+    except Exception:  # noqa: BLE001  # for example, integers that are indices
         return False
     for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
         short, wide = host(a), host(b)
@@ -480,12 +480,12 @@ def _are_compared(
     return True
 
 
-# Up to this length NumPy sorts equal numbers in their order, for every dtype.
+# Up to this length, NumPy's sort is stable for every dtype.
 _STABLE = 16
 
 
 def _has_ties(x: Any) -> bool:
-    """Whether sorting may order equal numbers differently in another dtype."""
+    """Return whether equal numbers may be sorted differently in another dtype."""
     return bool(x.size > _STABLE and np.unique(x).size < x.size)
 
 

@@ -1,8 +1,8 @@
-"""Inputs for an operator, and patterns of them: which axes have equal lengths.
+"""Inputs for an operator, and patterns of inputs: which axes must have equal lengths.
 
 A search finds arrays whose axes all have one length. Then each axis gets another
-length, alone or together with others. Axes that have to move together are one size of
-the operator.
+length, alone or together with others. Axes that can only change together share one size
+of the operator.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from customop.testing.inputs.templates import (
 from customop.testing.quiet import random_state_kept, strict_numbers
 
 # ---- patterns of arguments that an operator accepts ----
-# Which axes have equal lengths.
+# A pattern says which axes have equal lengths.
 
 
-# An array, by its number, and one of its axes.
+# The number of an array, and one of its axes.
 _Axis: TypeAlias = tuple[int, int]
 
 
@@ -56,7 +56,7 @@ _Axis: TypeAlias = tuple[int, int]
 class Group:
     """Axes whose lengths change together, and the lengths that the first one can have.
 
-    The other axes keep their distance to the first.
+    The other axes keep their difference to the first.
     """
 
     axes: tuple[_Axis, ...]
@@ -65,9 +65,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A trial that an operator accepts, for all lengths in its groups.
+    """A trial that an operator accepts with all lengths in its groups.
 
-    `why` it was added: ``"axes"``, ``"broadcast"``, ``"options"`` or ``"values"``.
+    `why` says why it was added: ``"axes"``, ``"broadcast"``, ``"options"`` or
+    ``"values"``.
     """
 
     trial: Trial
@@ -75,7 +76,7 @@ class Pattern:
     why: str = "axes"
 
     def at(self, lengths: Sequence[int]) -> Trial:
-        """The trial with a length for the first axis of each group."""
+        """Return the trial with these lengths for the first axes of the groups."""
         trial = self.trial
         for group, length in zip(self.groups, lengths, strict=True):
             trial = _moved(trial, group.axes, length)
@@ -83,7 +84,7 @@ class Pattern:
 
 
 def _moved(trial: Trial, axes: Sequence[_Axis], length: int) -> Trial:
-    """The trial with another length of the first of these axes; the others follow."""
+    """Return the trial with a new length for the first axis; the others follow."""
     shapes = [list(s) for s in trial.shapes]
     i, axis = axes[0]
     step = length - shapes[i][axis]
@@ -96,7 +97,7 @@ _LENGTHS = (4, 2, 5, 6, 3, 1)
 
 
 def generalize(oracle: Oracle, trial: Trial, why: str) -> Pattern:
-    """Find which axes of an accepted trial can have other lengths, and together."""
+    """Find out which axes of an accepted trial can have other lengths, and together."""
     left = [(i, axis) for i, r in enumerate(trial.ranks) for axis in range(r)]
     groups = []
     while left and not oracle.exhausted:
@@ -111,7 +112,7 @@ def generalize(oracle: Oracle, trial: Trial, why: str) -> Pattern:
 def _group_of(
     oracle: Oracle, trial: Trial, left: Sequence[_Axis]
 ) -> tuple[tuple[_Axis, ...], list[int]]:
-    """The axes that move with the first one, and the lengths that they take."""
+    """Return the axes that change with the first, and the lengths they can have."""
     first, *others = left
     own = trial.shapes[first[0]][first[1]]
     lengths = [n for n in _LENGTHS if n != own]
@@ -121,14 +122,14 @@ def _group_of(
     return (first,), []
 
 
-# Of more axes than this, triples and quadruples are too many to try.
+# With more axes than this, there are too many triples and quadruples to try.
 _FEW_AXES = 10
 
 
 def _companies(
     trial: Trial, first: _Axis, others: Sequence[_Axis]
 ) -> Iterator[tuple[_Axis, ...]]:
-    """An axis alone, in pairs, with the same axis of all arrays, in larger groups."""
+    """Yield groups with an axis: alone, pairs, same axis of all arrays, larger."""
     ranks = trial.ranks
     front = [p for p in others if p[1] == first[1]]
     back = [p for p in others if p[1] - ranks[p[0]] == first[1] - ranks[first[0]]]
@@ -147,8 +148,8 @@ def _takes(oracle: Oracle, trial: Trial, axes: Sequence[_Axis], length: int) -> 
     return fits and oracle.accepts(moved, NOISY)
 
 
-# Lengths, from the most telling to those of the smallest arrays, and the number of
-# elements up to which they are used.
+# Lengths to choose from, the most telling first and the smallest last, each with the
+# number of elements up to which it is used.
 _PALETTES = (
     ((3, 2, 4, 5, 6, 3, 2), 60),
     ((2, 3, 4, 5, 6, 2, 3), 130),
@@ -158,7 +159,7 @@ _PALETTES = (
 
 
 def distinct(pattern: Pattern) -> Trial:
-    """The trial with different lengths for its groups, and few elements."""
+    """Return the trial with different lengths for its groups, and few elements."""
     found = pattern.trial
     for palette, most in _PALETTES:
         pairs = zip(pattern.groups, cycle(palette), strict=False)
@@ -169,14 +170,14 @@ def distinct(pattern: Pattern) -> Trial:
     return found
 
 
-# A length that no loop in steps of a power of two divides, for one axis alone.
+# A length that loops in steps of a power of two do not divide, for a single axis.
 _LONG = 67
 
 
 def other_lengths(patterns: Sequence[Pattern]) -> list[Trial]:
-    """Trials with other lengths than `distinct`: equal, in another order, one, long.
+    """Return trials with other lengths: equal ones, another order, one, a long axis.
 
-    Not with arrays of integers: indices would repeat.
+    Arrays of integers are left out: their indices would repeat.
     """
     found = []
     plain = [p for p in patterns if all(f.dtype.kind in "fc" for f in p.trial.fillings)]
@@ -203,9 +204,9 @@ class Patterns:
     patterns : list of Pattern
         The likeliest first.
     uses_fake : bool
-        Whether the fake kernel was asked too.
+        Whether the fake kernel was used.
     error : Exception or None
-        The last error of the kernels, where nothing is found.
+        The last error of the kernels if nothing was found.
     """
 
     patterns: list[Pattern]
@@ -214,10 +215,10 @@ class Patterns:
 
 
 def find_patterns(op: Operator[..., Any]) -> Patterns:
-    """Patterns of arguments that an operator accepts.
+    """Find patterns of arguments that an operator accepts.
 
-    Arguments with defaults are given only if that helps to find any. A fake kernel
-    that refuses everything is not asked.
+    Arguments with defaults are given only if nothing is found without them. A fake
+    kernel that refuses everything is ignored.
     """
     error = None
     with strict_numbers(), random_state_kept():
@@ -231,7 +232,7 @@ def find_patterns(op: Operator[..., Any]) -> Patterns:
 
 
 def _stages(op: Operator[..., Any]) -> list[tuple[bool, bool]]:
-    """Whether arguments with defaults are given, and whether the fake kernel is asked."""
+    """Return pairs to try: (give optional arguments, use the fake kernel)."""
     oracle = Oracle(op)
     defaults = any(p.default is not MISSING for p in op.schema.parameters)
     fakes = [True] if oracle.fake is not None else []
@@ -244,7 +245,7 @@ def _patterns(
 ) -> list[Pattern]:
     found = _settled(oracle, found)
     few = [t for t in found if max(t.ranks, default=0) < 4]
-    # Four axes show nothing that two and three do not, where those are accepted too.
+    # Four axes show nothing that two and three axes do not show, if those are accepted.
     found = few if len({t.ranks for t in few}) > 1 else found
     axes, others = _diverse([t for t in found if _is_meant(op, oracle, t)] or found)
     patterns = [generalize(oracle, t, "axes") for t in axes]
@@ -261,9 +262,9 @@ def _patterns(
 
 
 def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials; single numbers get the family that larger arrays have.
+    """Return the trials; single numbers get the family that larger arrays use.
 
-    The sign of one number may suit a kernel by chance.
+    The sign of a single number may suit a kernel by chance.
     """
     larger = {len(t.fillings): t for t in trials if t.size > len(t.fillings)}
     settled = []
@@ -279,7 +280,7 @@ def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _diverse(trials: Sequence[Trial], most: int = 8) -> tuple[list[Trial], list[Trial]]:
-    """Trials that differ in their numbers of axes, then those of other values."""
+    """Return trials with different ranks, then trials with other values."""
     ranks: set[Any] = set()
     forms: set[int] = set()
     axes, values = [], []
@@ -293,7 +294,7 @@ def _diverse(trials: Sequence[Trial], most: int = 8) -> tuple[list[Trial], list[
     return axes[:most], values[:most]
 
 
-# ---- which shapes are meant ----
+# ---- which shapes are intended ----
 
 _TWINS = (
     {"x", "y"}, {"a", "b"}, {"lhs", "rhs"}, {"left", "right"}, {"p", "q"}, {"u", "v"},
@@ -302,7 +303,7 @@ _TWINS = (
 
 
 def is_symmetric(op: Operator[..., Any]) -> bool:
-    """Whether the arrays of an operator play equal parts, so that any may be larger."""
+    """Return whether the arrays are interchangeable, so that any may be larger."""
     if Tag.pointwise in op.tags:
         return True
     arrays = [op.schema.parameters[i] for i in op.array_slots]
@@ -312,7 +313,7 @@ def is_symmetric(op: Operator[..., Any]) -> bool:
     return names in _TWINS or len({n.rstrip("0123456789_") for n in names}) == 1
 
 
-# Words in names of arrays that only modify the main argument.
+# Words in the names of arrays that only modify the main argument.
 _MODIFIERS = {
     "weight", "weights", "bias", "scale", "gamma", "beta", "mean", "var", "std",
     "sigma", "mu", "w", "kernel", "filter", "taps", "shift", "offset", "factor",
@@ -321,9 +322,10 @@ _MODIFIERS = {
 
 
 def _is_meant(op: Operator[..., Any], oracle: Oracle, trial: Trial) -> bool:
-    """Whether the arrays are meant to have these shapes.
+    """Return whether the arrays are intended to have these shapes.
 
-    An array that is larger than the first may be broadcast by chance, as a bias is.
+    An array with more axes than the first may only be accepted through broadcasting, as
+    a bias is.
     """
     if len(trial.fillings) < 2 or is_symmetric(op):
         return True
@@ -336,7 +338,7 @@ def _is_meant(op: Operator[..., Any], oracle: Oracle, trial: Trial) -> bool:
 
 
 def _broadcasts(oracle: Oracle, trial: Trial) -> bool:
-    """Whether the kernel seems to broadcast arrays that play equal parts."""
+    """Return whether the kernel seems to broadcast arrays that are interchangeable."""
     names = [set(slot.name.split("_")) for slot in slots_of(trial.form)]
     if any(words & _MODIFIERS for words in names):
         return False
@@ -352,7 +354,7 @@ def _broadcasts(oracle: Oracle, trial: Trial) -> bool:
 def _stretched(
     op: Operator[..., Any], oracle: Oracle, trial: Trial, groups: Sequence[Group]
 ) -> Iterator[Trial]:
-    """Trials with an axis of length one in one array alone, to be broadcast."""
+    """Yield trials in which one array has an axis of length one, to be broadcast."""
     shared = [group.axes for group in groups if len(group.axes) > 1]
     if not shared:
         return
@@ -366,11 +368,11 @@ def _stretched(
             yield other
 
 
-# ---- arguments that may be left out ----
+# ---- optional arguments ----
 
 
 def _extended(op: Operator[..., Any], oracle: Oracle, base: Trial) -> Iterator[Trial]:
-    """The trial with other arguments: each optional one alone, then all of them."""
+    """Yield the trial with other arguments: each optional one alone, then all."""
     full = base
     alone: list[tuple[int, Trial]] = []
     for i, p in enumerate(op.schema.parameters):
@@ -391,8 +393,8 @@ def _extended(op: Operator[..., Any], oracle: Oracle, base: Trial) -> Iterator[T
 
 
 def _paired(oracle: Oracle, alone: Sequence[tuple[int, Trial]]) -> Iterator[Trial]:
-    """Trials with two optional arguments that were given alone before."""
-    # The least likely values first: two axes before one.
+    """Yield trials with two optional arguments that were accepted alone."""
+    # Start with the least likely values: two axes before one.
     pairs = [(a, b) for a, b in combinations(alone[::-1], 2) if a[0] != b[0]]
     for (_, first), (j, second) in pairs[:_MOST_PAIRS]:
         found = _with(oracle, first, j, second.form[j])
@@ -408,7 +410,7 @@ def _given_in(trial: Trial) -> int:
 
 
 def _with(oracle: Oracle, base: Trial, i: int, template: Any) -> Trial | None:
-    """The trial with another template for a parameter, if the kernels take it."""
+    """Return the trial with another template for a parameter if kernels accept it."""
     form = (*base.form[:i], template, *base.form[i + 1 :])
     start = len(slots_of(base.form[:i]))
     end = len(slots_of(base.form[: i + 1]))
@@ -429,39 +431,39 @@ def _with(oracle: Oracle, base: Trial, i: int, template: Any) -> Trial | None:
     return None
 
 
-# ---- inputs for an operator: those registered, or inputs that its kernels accept ----
+# ---- inputs for an operator: registered ones, or ones that its kernels accept ----
 
 
 def base_samples(
     op: Operator[..., Any], count: int = 10, seed: int = 0
 ) -> list[Sample]:
-    """Arguments that an operator runs on, small ones first.
+    """Return arguments that an operator runs on, small ones first.
 
     Parameters
     ----------
     op : Operator
     count : int
-        How many, at most.
+        The most samples to return.
     seed : int
         Each seed gives other numbers in the arrays.
 
     Returns
     -------
     list of Sample
-        Those of `Operator.register_sample_inputs`; where there are none, arguments
-        that the kernels of the operator accept. They are found by asking the fake
-        kernel, which decides which shapes fit, and the kernel.
+        The samples of `Operator.register_sample_inputs`. If there are none, arguments
+        that the kernels of the operator accept. The fake kernel decides which shapes
+        fit; then the kernel is called.
 
     Raises
     ------
     ArgumentError
-        If none are found, or those registered do not fit the schema.
+        If none are found, or a registered sample does not fit the schema.
     """
     return registered_samples(op, count) or _found(op, count, seed)
 
 
 def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
-    """Return those of `Operator.register_sample_inputs`; raise if they do not fit."""
+    """Return the samples of `register_sample_inputs`; raise if they do not fit."""
     return [_checked(op, sample) for sample in op.sample_inputs()[:count]]
 
 
@@ -476,12 +478,12 @@ def _found(op: Operator[..., Any], count: int, seed: int) -> list[Sample]:
 
 
 def patterns_of(op: Operator[..., Any]) -> Patterns:
-    """Patterns of arguments that an operator accepts, found once for its table.
+    """Return patterns of arguments that an operator accepts, found once and cached.
 
     Raises
     ------
     ArgumentError
-        If there are none.
+        If no pattern is found.
     """
     plans = op.plans
     if plans.patterns is None:
@@ -505,7 +507,7 @@ def _none_found(op: Operator[..., Any], error: Exception | None) -> ArgumentErro
 
 
 def _checked(op: Operator[..., Any], sample: Sample) -> Sample:
-    """A registered sample whose arguments fit the schema."""
+    """Return a registered sample after checking that it fits the schema."""
     try:
         op.bind(*sample.args, **sample.kwargs)
     except ArgumentError:
@@ -520,11 +522,11 @@ def _checked(op: Operator[..., Any], sample: Sample) -> Sample:
     return sample
 
 
-# ---- samples of patterns ----
+# ---- samples from patterns ----
 
 
 def _trials(patterns: Sequence[Pattern]) -> Iterator[Trial]:
-    """Trials to take samples of: one of each sort of pattern, then the next ones."""
+    """Yield trials for samples: one of each kind of pattern, then the next of each."""
     sorts = [
         [distinct(p) for p in patterns if p.why == why]
         for why in ("axes", "broadcast", "options", "values")
@@ -537,7 +539,7 @@ def _trials(patterns: Sequence[Pattern]) -> Iterator[Trial]:
 def _accepted(
     oracle: Oracle, trials: Iterator[Trial], count: int, seed: int
 ) -> list[Trial]:
-    """Different trials that the kernels accept; noisy ones where there are no others."""
+    """Return different trials that the kernels accept, noisy ones only if needed."""
     found: tuple[dict[Trial, None], ...] = ({}, {})
     with strict_numbers(), random_state_kept():
         for trial in trials:

@@ -1,4 +1,4 @@
-"""The values inside a sample: their places in words, and copies in the same layout."""
+"""The values inside a sample, with their places as text, and copies of samples."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from customop.arrays.refusals import has_bits
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 
-# ---- copies of samples and of arrays, in memory laid out as before ----
+# ---- copies of samples and arrays that keep the memory layout ----
 
 
 def fresh(sample: Sample) -> Sample:
     """Copy the arguments into new memory, so that a call may change them.
 
-    Arrays keep their strides and flags. An array that is passed twice still is.
+    Arrays keep their strides and flags. An array passed twice is still one array.
     """
     copies = None if sample.kwargs else plain_copies(sample.args)
     if copies is not None:
@@ -40,9 +40,9 @@ CONSTANT: Final = frozenset((int, float, bool, str, complex, type(None)))
 
 
 def plain_copies(values: Sequence[Any]) -> list[Any] | None:
-    """Copies of arguments where these are different arrays, and constants.
+    """Return copies of arguments if all are different arrays or constants; else None.
 
-    Takes a third of the time of `fresh`.
+    This takes a third of the time of `fresh`.
     """
     copies: list[Any] = []
     first: Any = None
@@ -67,7 +67,7 @@ def map_arrays(fn: Callable[[Any], Any], sample: Sample) -> Sample:
 
 
 def map_values(fn: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-    """Apply `fn` to every leaf of the values of parameters but constants."""
+    """Apply `fn` to every leaf of some values; constants are kept as they are."""
     return [
         value
         if type(value) in CONSTANT
@@ -79,10 +79,10 @@ def map_values(fn: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 
 
 def copy_leaf(value: Any) -> Any:
-    """Copy a leaf that a call may change; other leaves as they are."""
+    """Copy a leaf if a call may change it."""
     if type(value) is np.ndarray:
         return copy_array(value)
-    # A Generator changes when it draws; arrays of other kinds copy themselves.
+    # A Generator changes when it draws. Arrays of other kinds have their own deepcopy.
     changes = has_bits(value) or hasattr(value, "__array_namespace__")
     return deepcopy(value) if changes else value
 
@@ -101,10 +101,10 @@ def copy_array(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def laid_out(
     values: np.ndarray[Any, Any], strides: Sequence[int], shift: int = 0
 ) -> np.ndarray[Any, Any]:
-    """Lay values out with these strides, `shift` bytes from an aligned address.
+    """Return an array with these strides, `shift` bytes after an aligned address.
 
-    The memory around and between the elements holds FILLER, which a kernel reads that
-    takes the array for contiguous. Along an axis of stride 0 the first value repeats.
+    The memory around and between the elements holds FILLER, so a kernel that assumes a
+    contiguous array reads FILLER. Along an axis of stride 0 the first value repeats.
     """
     low, high = reach(values.shape, strides)
     before = margin(values)
@@ -119,13 +119,13 @@ def laid_out(
     return out
 
 
-# ---- the values inside a sample, each with its place in words ----
+# ---- the values inside a sample, each with its place as text ----
 
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-# Classes of arguments that hold no others: arrays of NumPy and constants.
+# Classes of arguments without values inside: NumPy arrays and constants.
 WHOLE: Final = CONSTANT | {np.ndarray}
 
 
@@ -138,7 +138,7 @@ class Place(NamedTuple):
         ``x``, ``arrays[0]``, ``window.taps`` or ``table['a']``.
     value : object
     is_written : bool
-        Whether the operator writes the argument that holds it.
+        Whether the operator writes to the argument that holds it.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Place(NamedTuple):
 
 
 def places_in(op: Operator[..., Any], sample: Sample) -> list[Place]:
-    """All values of a sample: each argument, followed by the values inside it."""
+    """Return all values of a sample: each argument, then the values inside it."""
     names = [p.name for p in op.schema.positional]
     given = {**dict(zip(names, sample.args, strict=False)), **sample.kwargs}
     return [
@@ -172,7 +172,7 @@ def _deeper(value: Any, place: str, step: Any) -> str:
 
 
 def leaves_in(value: Any, place: str) -> list[tuple[str, Any]]:
-    """The leaves of a value, each with its place."""
+    """Return the leaves of a value with their places."""
     if children(value) is None:
         return [(place, value)]
     found = _inside(value, place)
@@ -180,7 +180,7 @@ def leaves_in(value: Any, place: str) -> list[tuple[str, Any]]:
 
 
 def arrays_in(op: Operator[..., Any], sample: Sample) -> list[Place]:
-    """The NumPy arrays of a sample."""
+    """Return the NumPy arrays of a sample."""
     args, schema = sample.args, op.schema
     if not sample.kwargs and WHOLE.issuperset(map(type, args)):
         pairs = zip(schema.positional, args, strict=False)
@@ -195,8 +195,8 @@ def arrays_in(op: Operator[..., Any], sample: Sample) -> list[Place]:
 def replaced(
     op: Operator[..., Any], sample: Sample, new: Mapping[str, Any], note: str = ""
 ) -> Sample:
-    """Copy a sample with other values in some places."""
-    if not sample.kwargs:  # usually it is whole arguments: a quarter of the time
+    """Copy a sample with new values at some places."""
+    if not sample.kwargs:  # usually whole arguments change: a quarter of the time
         found, left = [*sample.args], len(new)
         for i, p in enumerate(op.schema.positional[: len(found)]):
             if p.name in new:

@@ -1,4 +1,4 @@
-"""The search for arguments that the kernels of an operator accept."""
+"""Search for arguments that the kernels of an operator accept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.array import is_element
-from customop.arrays.fake import to_c_order, to_fake
-from customop.arrays.fake_sizes import with_numbers
+from customop.arrays.fake import to_c_order, to_fake, with_numbers
 from customop.arrays.nested import flat
 from customop.core.derived_rules import find_fake
 from customop.core.dispatch import find_kernel
@@ -43,31 +42,31 @@ from customop.testing.quiet import about_to_run, strict_numbers
 # ---- asking the kernels of an operator whether they accept arguments ----
 
 
-# How a kernel takes arguments: silently; with a warning or with results that are not
-# finite; not at all.
+# How a kernel takes arguments: without complaint; with a warning, or results that are
+# not finite; not at all.
 CLEAN, NOISY, REJECTED = range(3)
 
-# Calls of kernels after which a search stops. The hardest function of the tests
+# The search stops after this many calls of kernels. The hardest function of the tests
 # needs 2,000.
 _CALLS = 10_000
-# Seconds after which it stops too. Kernels of a millisecond stay far below on a busy
-# machine, so that only slow kernels have fewer inputs for it.
+# It also stops after this many seconds. Kernels of a millisecond stay far below, so
+# only slow kernels get fewer inputs.
 _SECONDS = 5.0
 
 
 class Oracle:
-    """Tells whether the kernels of an operator accept arguments.
+    """Finds out whether the kernels of an operator accept arguments.
 
     Parameters
     ----------
     op : Operator
     uses_fake : bool
-        Whether the fake kernel is asked before the kernel.
+        Whether to try the fake kernel before the kernel.
 
     Attributes
     ----------
     error : Exception or None
-        The last error of a kernel.
+        The last error that a kernel raised.
     """
 
     def __init__(self, op: Operator[..., Any], *, uses_fake: bool = True) -> None:
@@ -80,7 +79,7 @@ class Oracle:
 
     @classmethod
     def around(cls, op: Operator[..., Any], sample: Sample) -> Oracle:
-        """An oracle that asks the fake kernel only if it accepts the sample itself."""
+        """Return an oracle that uses the fake kernel only if it accepts the sample."""
         made = cls(op)
         if not made.fits(made.bound(sample)):
             made.fake = None
@@ -88,11 +87,11 @@ class Oracle:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the kernels were asked often enough."""
+        """Whether the limit of calls or of time is reached."""
         return self._left < 0 or perf_counter() > self._end
 
     def bound(self, sample: Sample) -> Sequence[Any]:
-        """The values of all parameters, in arrays that a kernel may write."""
+        """Return the values of all parameters, as copies that a kernel may write to."""
         copies = None if sample.kwargs else plain_copies(sample.args)
         if copies is not None:
             return self.op.bind(*copies)
@@ -113,7 +112,7 @@ class Oracle:
         return announced(self.op, fake, values)
 
     def fits(self, values: Sequence[Any]) -> bool:
-        """Whether annotations and fake kernel accept arrays of these shapes."""
+        """Return whether annotations and fake kernel accept arrays like these."""
         return self._fits(map_values(to_fake, values))
 
     def _fits(self, fakes: Sequence[Any]) -> bool:
@@ -124,24 +123,24 @@ class Oracle:
                 self._call_fake(self.fake, fakes)
         except Exception as error:  # noqa: BLE001  # whatever a kernel raises
             self.error = error
-            # A fake kernel that asks for values cannot tell: the kernel must.
+            # A fake kernel that needs values cannot decide; the kernel must.
             return isinstance(error, DataDependentError)
         return True
 
     def fits_trial(self, trial: Trial) -> bool:
-        """Whether annotations and fake kernel accept a trial."""
+        """Return whether annotations and fake kernel accept a trial."""
         if self.fake is None and not self.op.schema.has_shapes:
             return True
         return self._fits(trial.values(self.op.schema, trial.fakes()))
 
     def fits_sample(self, sample: Sample) -> bool:
-        """Whether annotations and fake kernel accept a sample, of which these are right."""
+        """Return whether annotations and fake kernel accept a sample."""
         return self.fits(self.op.bind(*sample.args, **sample.kwargs))
 
     # ---- the kernel ----
 
     def outcome_of(self, values: Sequence[Any]) -> int:
-        """How the kernel takes values, which it may change."""
+        """Return how the kernel takes values; it may overwrite them."""
         if self.kernel is None:
             return CLEAN if self.fake is not None else REJECTED
         return self._run(values)[0]
@@ -156,7 +155,7 @@ class Oracle:
         self.error = error
 
     def outcome(self, trial: Trial, seed: int = 0) -> int:
-        """How the kernel takes a trial."""
+        """Return how the kernel takes a trial."""
         schema = self.op.schema
         about_to_run(lambda: call_of(schema, trial.row(trial.arrays(seed), seed)))
         return self.outcome_of(trial.values(self.op.schema, trial.arrays(seed), seed))
@@ -164,20 +163,20 @@ class Oracle:
     # ---- both ----
 
     def accepts(self, trial: Trial, worst: int = CLEAN) -> bool:
-        """Whether the kernels take a trial."""
+        """Return whether the kernels take a trial."""
         return self.fits_trial(trial) and self.outcome(trial) <= worst
 
     def takes(self, sample: Sample, worst: int = CLEAN) -> bool:
-        """Whether the kernels take a sample."""
+        """Return whether the kernels take a sample."""
         return self._taken(sample)[0] <= worst
 
     def takes_as_announced(self, sample: Sample) -> bool:
-        """Whether the kernels take a sample, and the fake one is right about it."""
+        """Return whether kernels take a sample and the fake kernel is right about it."""
         outcome, values, out = self._taken(sample)
         return outcome == CLEAN and self.announces(values, out) is not False
 
     def _taken(self, sample: Sample) -> tuple[int, Sequence[Any], Any]:
-        """How the kernels take a sample, its values, and the results."""
+        """Return how the kernels take a sample, with its values and results."""
         about_to_run(lambda: sample)
         try:
             values = self.bound(sample)
@@ -192,7 +191,7 @@ class Oracle:
         return outcome, values, out
 
     def run(self, sample: Sample) -> tuple[int, Any]:
-        """How the kernel takes a sample, within `strict_numbers`, and its results."""
+        """Return how the kernel takes a sample in `strict_numbers`, and its results."""
         about_to_run(lambda: sample)
         try:
             values = self.bound(sample)
@@ -201,16 +200,16 @@ class Oracle:
         return (CLEAN, None) if self.kernel is None else self._run(values)
 
     def agrees(self, values: Callable[[], Sequence[Any]]) -> bool | None:
-        """Whether the fake kernel announces the shapes and dtypes of the results.
+        """Return whether the fake kernel announces the right shapes and dtypes.
 
-        None where the fake kernel announces nothing.
+        Return None if the fake kernel announces nothing.
         """
         with strict_numbers():
             out = None if self.kernel is None else self._run(values())[1]
         return self.announces(values(), out)
 
     def announces(self, values: Sequence[Any], out: Any) -> bool | None:
-        """As `agrees`, for results that are known."""
+        """Do the same as `agrees`, for results that are known already."""
         if self.fake is None:
             return None
         try:
@@ -225,7 +224,7 @@ class Oracle:
     def outline(
         self, fn: Callable[..., Any] | None, values: Sequence[Any]
     ) -> list[tuple[Any, Any]] | None:
-        """Shapes and dtypes of the results of a kernel; None where it raises."""
+        """Return shapes and dtypes of a kernel's results, or None if it raises."""
         if fn is None:
             return None
         try:
@@ -238,7 +237,7 @@ class Oracle:
 def announced(
     op: Operator[..., Any], fake: Callable[..., Any], values: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    """Results of a fake kernel, and the context of sizes that depend on data, if any."""
+    """Run a fake kernel; return its results, and its data-dependent sizes if any."""
     sizes: list[Any] = []
     return FakeCall(op, values, sizes).run(fake), sizes
 
@@ -246,7 +245,7 @@ def announced(
 def outcome_of(
     call: Callable[[], Any], note: Callable[[Exception], None] = lambda error: None
 ) -> tuple[int, Any]:
-    """How a kernel takes a call, within `strict_numbers`, and its results."""
+    """Return how a kernel takes a call, and its results; use in `strict_numbers`."""
     try:
         out = call()
     except (Warning, FloatingPointError) as error:
@@ -266,22 +265,22 @@ def _is_finite(value: Any) -> bool:
     letter = getattr(getattr(value, "dtype", None), "kind", "")
     if letter not in ("f", "c"):
         return True
-    if type(value) is np.ndarray:  # as below, in half of the time
+    if type(value) is np.ndarray:  # same as below, in half the time
         return b"\0" not in np.isfinite(value).tobytes()
     return bool(np.isfinite(value).all())
 
 
 # ---- the search for arguments that the kernels of an operator accept ----
-# Arrays of all numbers of axes are tried, in rounds. The first rounds use floats and
-# axes of one length, which most operators accept for the right numbers of axes. Later
+# Arrays with every number of axes are tried, in rounds. The first rounds use floats and
+# axes of one length, which most operators accept if the numbers of axes fit. Later
 # rounds try other dtypes, numbers and lengths.
 
 
-# Forms that are tried, rows of numbers of axes for each, and accepted trials of a round.
+# Limits: forms to try, rank combinations for each form, accepted trials of a round.
 _FORMS = 80
 _RANKS = 700
 _ENOUGH = 40
-# Trials of a round after the first accepted one.
+# How many trials a round makes after its first accepted one.
 _MORE = 150
 
 
@@ -292,7 +291,7 @@ _RANK_COST = {1: 0, 2: 1, 0: 2, 3: 3, 4: 5}
 
 @lru_cache(maxsize=16)
 def rank_rows(count: int) -> tuple[tuple[int, ...], ...]:
-    """Numbers of axes of several arrays; equal numbers come first."""
+    """Return combinations of ranks for several arrays; equal ranks come first."""
     rows = by_cost([tuple(_RANK_COST)] * count, _RANKS)
     return tuple(sorted(rows, key=_rank_cost))
 
@@ -303,7 +302,7 @@ def _rank_cost(ranks: Sequence[int]) -> int:
 
 
 def _rank_rows_for(slots: Sequence[Slot]) -> Sequence[tuple[int, ...]]:
-    """Numbers of axes of arrays, as their annotations allow."""
+    """Return combinations of ranks that the annotations allow."""
     if all(slot.shape is None for slot in slots):
         return rank_rows(len(slots))
     return list(by_cost([_allowed_ranks(slot.shape) for slot in slots], _RANKS))
@@ -324,7 +323,7 @@ _WORDS = {
     " offsets lengths perm permutation codes tokens": _INT,
     "mask condition cond where keep valid flags select": _BOOL,
 }
-# Some kernels take nothing else: images, samples of sound, ...
+# Some kernels accept nothing else: images, audio samples, ...
 _SHORT = [np.dtype(n) for n in ("u1", "f4", "i4", "u2", "i2", "c8")]
 # The first of these that fits an annotation is used.
 _COMMON = [
@@ -334,7 +333,7 @@ _COMMON = [
 
 
 def _hinted(slot: Slot) -> np.dtype[Any]:
-    """The dtype that the annotation of an array says, or that its name suggests."""
+    """Return the dtype that an array's annotation requires, or its name suggests."""
     if slot.element != "Array":
         allowed = [d for d in _COMMON if is_element(slot.element, d)]
         return allowed[0] if allowed else _FLOAT
@@ -344,7 +343,7 @@ def _hinted(slot: Slot) -> np.dtype[Any]:
 
 
 def dtypes_for(slots: Sequence[Slot]) -> list[tuple[np.dtype[Any], ...]]:
-    """Rows of dtypes to try in some slots, the likeliest first."""
+    """Return combinations of dtypes to try in these slots, the likeliest first."""
     rows = [
         tuple(map(_hinted, slots)),
         *[(d,) * len(slots) for d in (_FLOAT, _BOOL, _INT)],
@@ -363,9 +362,9 @@ class _Round(NamedTuple):
     length : int
         Length of all axes.
     dtype : dtype, optional
-        By default annotations and names decide.
+        By default annotations and names determine it.
     family : str
-        Numbers for arrays of floats; by default the plainest.
+        Family of numbers for float arrays; by default the plainest.
     place : int, optional
         The only slot that gets `dtype` and `family`; by default all do.
     last : tuple of int, optional
@@ -379,13 +378,13 @@ class _Round(NamedTuple):
     last: tuple[int, int] | None = None
 
     def suits(self, slots: Sequence[Slot]) -> bool:
-        """Whether the round differs from the first one for these slots."""
+        """Return whether the round differs from the first one for these slots."""
         if self.place is not None:
             return self.place < len(slots)
         return bool(slots) or self.dtype is None
 
     def numbers(self, slots: Sequence[Slot]) -> tuple[tuple[Any, str], ...]:
-        """Dtype and family for each slot."""
+        """Return a dtype and a family of numbers for each slot."""
         return tuple(self._numbers(i, slot) for i, slot in enumerate(slots))
 
     def _numbers(self, i: int, slot: Slot) -> tuple[Any, str]:
@@ -396,7 +395,7 @@ class _Round(NamedTuple):
         return dtype, families(dtype.kind)[0]
 
     def shape(self, i: int, slot: Slot, rank: int) -> tuple[int, ...]:
-        """The shape for a slot, in which its annotation has the last word."""
+        """Return the shape for a slot; its annotation overrides the round."""
         lengths = [self.length] * rank
         if rank and self.last is not None and self.last[0] == i:
             lengths[-1] = self.last[1]
@@ -413,7 +412,7 @@ def _lengths(shape: Shape, lengths: Sequence[int]) -> tuple[int, ...]:
 
 _LASTS = ((3, 2), (4, 3), (3, 4), (2, 3), (4, 2), (2, 4))
 
-# From the likeliest on.
+# The likeliest rounds come first.
 _ROUNDS = (
     _Round(),
     _Round(dtype=_FLOAT),
@@ -437,7 +436,7 @@ _ROUNDS = (
 
 
 def forms(op: Operator[..., Any], *, with_defaults: bool) -> list[Form]:
-    """Forms of a call of an operator, the likeliest first."""
+    """Return forms of a call of an operator, the likeliest first."""
     columns = []
     for p in op.schema.parameters:
         is_free = with_defaults or p.default is MISSING
@@ -456,9 +455,9 @@ class Search:
         self.fitting: dict[Any, bool] = {}
 
     def run(self) -> list[Trial]:
-        """Trials of the first round that has any; noisy ones where there are none."""
+        """Return trials of the first round that has any, or else noisy trials."""
         seen = set()
-        # Arrays of one number may be accepted by chance: any rank, a lucky sign.
+        # An array with one number may be accepted by luck: any rank, the right sign.
         single: list[Trial] = []
         for found_in in _ROUNDS:
             numbers = [
@@ -496,7 +495,7 @@ class Search:
         return found
 
     def _interleaved(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Pairs of a form and numbers of axes, the likely ones of both first."""
+        """Return pairs of a form and ranks; the likely ones of both come first."""
 
         def pairs(i: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             rows = _rank_rows_for(self.slots[i])
@@ -512,7 +511,7 @@ class Search:
         return self._quietest(trial) if self.fitting[key] else None
 
     def _quietest(self, trial: Trial) -> Trial | None:
-        """The trial with numbers that the kernel takes silently, or None."""
+        """Return the trial with numbers that cause no warnings, or None."""
         outcome = self.oracle.outcome(trial)
         if outcome == CLEAN:
             return trial
@@ -525,7 +524,7 @@ class Search:
 
 
 def _other_numbers(trial: Trial) -> Iterator[Trial]:
-    """The trial with numbers of another family: in all arrays, then in one of them."""
+    """Yield the trial with other numbers: in all arrays, then in single arrays."""
     names = families("f")[1:]
     count = families("i")[1]
     for name in (*names, count):

@@ -1,4 +1,4 @@
-"""The smallest arguments that still fail, and samples with longer axes."""
+"""Shrink failing arguments, and make samples with longer axes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from customop.testing.inputs.sample_values import (
 from customop.testing.inputs.search import NOISY, Oracle
 
 # ---- a sample with longer axes ----
-# What is right at one length can be wrong at another.
+# What is right for one length can be wrong for another.
 
 
 class Longer(Sample, compare=()):
-    """A sample whose axes are longer than those of a given one.
+    """A sample whose axes are longer than those of the original.
 
     Attributes
     ----------
     is_declared : bool
-        Whether the shapes in the schema say that these axes may have any length. Else
-        only the kernel says so, by taking them.
+        Whether the schema says that these axes may have any length. Otherwise only the
+        kernel says so, by accepting them.
     """
 
     is_declared: bool
@@ -48,7 +48,7 @@ class Longer(Sample, compare=()):
         object.__setattr__(self, "is_declared", is_declared)
 
 
-# New shapes by place of the array.
+# Place of an array -> its new shape.
 _Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
@@ -58,10 +58,10 @@ def longer(
     others: Sequence[Sample] = (),
     oracle: Oracle | None = None,
 ) -> Longer | None:
-    """The sample with longer axes, as the kernel takes it; None if there is none.
+    """Return the sample with longer axes that the kernel accepts, or None.
 
-    Axes that the schema gives one name get longer together, and so do axes of one
-    length that it does not name. Axes stay that have other lengths in `others`.
+    Axes that have one name in the schema grow together, and so do unnamed axes of equal
+    length. Axes that have other lengths in `others` stay.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def longer(
     others : sequence of Sample
         The other calls that are checked.
     oracle : Oracle, optional
-        One that is around the sample.
+        An oracle made by `Oracle.around` this sample.
 
     Returns
     -------
@@ -105,9 +105,9 @@ def _note(arrays: Mapping[str, Array], shapes: _Shapes) -> str:
     return f"longer axes: {', '.join(pairs)}"
 
 
-# ---- which lengths ----
+# ---- which lengths to try ----
 
-# Single lengths that are tried where the kernel refuses that all of them change.
+# If the kernel refuses longer axes all at once, this many lengths are tried alone.
 _SINGLE = 3
 
 
@@ -118,7 +118,7 @@ def _candidates(
     shapes: Mapping[str, Shape],
     varied: set[tuple[str, int]],
 ) -> Iterator[tuple[bool, _Shapes]]:
-    """Longer shapes, the likeliest first, each with whether the schema declares them."""
+    """Yield longer shapes, the likeliest first, and whether they are declared."""
     declared = _declared(op, sample, arrays, shapes, varied)
     if declared is not None:
         yield True, declared
@@ -138,7 +138,7 @@ def _candidates(
 
 
 def _is_free(shape: Shape | None, axis: int, ndim: int) -> bool:
-    """Whether the schema leaves the length of an axis open."""
+    """Return whether the schema allows any length for an axis."""
     if shape is None:
         return True
     before, after = len(shape.before), ndim - len(shape.after)
@@ -164,7 +164,7 @@ def _varied(
     arrays: Mapping[str, Array],
     others: Sequence[Sample],
 ) -> set[tuple[str, int]]:
-    """The axes that other samples have with other lengths."""
+    """Return the axes that have other lengths in other samples."""
     found: set[tuple[str, int]] = set()
     for other in others:
         if other is sample:
@@ -177,13 +177,13 @@ def _varied(
     return found
 
 
-# ---- lengths with names ----
+# ---- lengths with names in the schema ----
 
 
 def _named(
     op: Operator[..., Any], sample: Sample, arrays: Mapping[str, Array]
 ) -> dict[str, Shape]:
-    """The shapes that the schema gives arrays, by place."""
+    """Return the declared shapes of arrays, by place."""
     if not op.schema.has_shapes:
         return {}
     places = {id(x): place for place, x in arrays.items()}
@@ -203,7 +203,7 @@ def _declared(
     shapes: Mapping[str, Shape],
     varied: set[tuple[str, int]],
 ) -> _Shapes | None:
-    """Shapes with a greater length for each name in the schema that can have it."""
+    """Return shapes in which each name of the schema that may grow has grown."""
     if not shapes:
         return None
     schema = op.schema
@@ -222,7 +222,7 @@ def _declared(
 def _longer_shape(
     shape: Shape, lengths: tuple[int, ...], sizes: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """A shape for other sizes. What broadcasts, or has no name, stays."""
+    """Return a shape with new sizes. Axes that broadcast or have no name stay."""
     before, after = len(shape.before), len(lengths) - len(shape.after)
     name = "" if shape.loop is None else shape.loop.name
     new = shape.lengths(sizes, {name: lengths[before:after]})
@@ -246,10 +246,10 @@ def _names_at(shape: Shape | None, axis: int, ndim: int) -> tuple[str, ...]:
 
 
 def _filled(x: Array, shape: tuple[int, ...]) -> Array:
-    """An array of a longer shape: the values of another one, over and over.
+    """Return an array of a longer shape that repeats the values of another.
 
-    A longer square matrix gets a large number on its diagonal, so that it has an inverse
-    if the given one has one, and stays symmetric and positive definite.
+    A longer square matrix gets a large number on its diagonal. So it stays invertible,
+    symmetric or positive definite if the given one is.
     """
     if not x.size:
         return np.zeros(shape, x.dtype)
@@ -269,31 +269,31 @@ def _filled(x: Array, shape: tuple[int, ...]) -> Array:
 
 @lru_cache(maxsize=64)
 def _steps(old: int, new: int) -> tuple[Array, Array]:
-    """Which values come in which place, and what share of them.
+    """Return the index of the source of each element, and a factor for each.
 
-    Floats get closer to zero, each by another share: no two are equal, at which a maximum
-    has a kink, and they stay in most domains.
+    The factors bring floats closer to zero, each by a different share. So no two become
+    equal, where a maximum has a kink, and they stay in most domains.
     """
     places = np.arange(new)
     shares = 1.0 - 0.03 * (0.618 * places % 1.0)
     return places % old, np.where(places < old, shares, 0.875 * shares)
 
 
-# ---- the smallest arguments that still fail ----
-# Simplifications of a sample are tried one after the other, large steps first, and kept
-# where the check goes on failing. So the result fails whenever the search stops.
+# ---- shrink failing arguments ----
+# Simplifications of a sample are tried one after another, large steps first. A step is
+# kept if the check still fails, so the result always fails.
 #
 # Hypothesis (6.170) does not do this: it shrinks only what it has drawn itself, and
 # reports an explicit example as it is. Its private `internal.conjecture` can start from
-# given choices. Driven that way it took as long as this module for the axes of two
-# arrays (14 ms), after an import of 160 ms, and it is an optional package here.
+# given choices. Used that way it took as long as this module for the axes of two
+# arrays (14 ms), after an import of 160 ms. It is also only an optional package here.
 
 
-# Checks after which the search stops. Faults of the tests need 20 to 300.
+# The search stops after this many checks. Faults of the tests need 20 to 300.
 _TRIES = 3000
-# Seconds after which it stops too, for slow kernels.
+# It also stops after this many seconds, for slow kernels.
 _SECONDS = 5.0
-# Arrays with at most so many elements get shorter numbers.
+# Numbers are shortened in arrays of at most this many elements.
 _FEW = 16
 
 
@@ -304,23 +304,23 @@ def shrink(
     *,
     tries: int = _TRIES,
 ) -> Sample:
-    """The smallest sample that is found for which `fails` stays true.
+    """Return the smallest sample found for which `fails` stays true.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
-        One that fails. It is not changed.
+        A sample that fails. It is not changed.
     fails : callable
-        ``fails(sample)`` tells whether the check fails; it may write the arrays.
+        ``fails(sample)`` returns whether the check fails. It may write to the arrays.
     tries : int
-        How often to ask `fails`, at most.
+        The most calls of `fails`.
 
     Returns
     -------
     Sample
         Smaller arrays, then fewer arguments, plainer layouts and dtypes, shorter
-        numbers. The kernels of the operator take it where they took `sample`.
+        numbers. The operator's kernels accept it if they accepted `sample`.
     """
     end = perf_counter() + _SECONDS
     oracle = Oracle.around(op, sample)
@@ -341,7 +341,7 @@ def shrink(
 
 
 def _with_true_note(op: Operator[..., Any], sample: Sample, smaller: Sample) -> Sample:
-    """The smaller sample, without its note where that is no longer true."""
+    """Return the smaller sample, without a note that is no longer true."""
     is_longer = isinstance(sample, Longer)
     before, after = (
         {
@@ -355,7 +355,7 @@ def _with_true_note(op: Operator[..., Any], sample: Sample, smaller: Sample) -> 
 
 
 def _aspects(x: Any) -> tuple[Any, ...]:
-    """The properties of an array that notes mention."""
+    """Return the properties of an array that notes mention."""
     return (
         x.dtype,
         x.flags.c_contiguous,
@@ -373,7 +373,7 @@ _PLAIN_DTYPES = ("float64", "int64", "bool", "complex128")
 
 
 def _cost(op: Operator[..., Any], sample: Sample) -> tuple[float, ...]:
-    """The numbers to minimize, the most important first."""
+    """Return the numbers to minimize, the most important first."""
     arrays = [x for _, x, _ in arrays_in(op, sample)]
     special = sum(
         (not x.flags.c_contiguous) + (not x.flags.writeable) + (not x.flags.aligned)
@@ -397,7 +397,7 @@ def _cost(op: Operator[..., Any], sample: Sample) -> tuple[float, ...]:
 
 
 def _weight(value: Any) -> float:
-    """How far a value is from the simplest of its type."""
+    """Return how far a value is from the simplest value of its type."""
     if children(value) is not None:
         return 1
     if isinstance(value, np.ndarray) or not value:
@@ -410,7 +410,7 @@ def _weight(value: Any) -> float:
 
 
 def _simpler(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
-    """Samples that are simpler in one thing, the largest steps first."""
+    """Yield samples with one simplification each, the largest steps first."""
     yield from _without_arguments(op, sample)
     yield from _with_values(op, sample, _shorter)
     for changes in _smaller_arrays(op, sample):
@@ -441,7 +441,7 @@ def _with_values(
 
 
 def _shorter(value: Any) -> list[Any]:
-    """Lists, tuples and dicts with one item less."""
+    """Return copies of a list, tuple or dict, each with one item fewer."""
     if isinstance(value, dict):
         return [{k: v for k, v in value.items() if k != key} for key in [*value][::-1]]
     if type(value) in (list, tuple):
@@ -460,7 +460,7 @@ def _simple(value: Any) -> list[Any]:
     return [None] if isinstance(value, np.ndarray) else []
 
 
-# ---- smaller arrays: by place, for all arrays that a step applies to ----
+# ---- smaller arrays, by place: each step for all arrays that it applies to ----
 
 
 def _smaller_arrays(op: Operator[..., Any], sample: Sample) -> Iterator[dict[str, Any]]:
@@ -491,7 +491,7 @@ def _first(x: Any, axis: int) -> Any:
 
 
 def _shorter_axes(arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Shorten axes of one length in all arrays, in one array, then one axis alone."""
+    """Yield shorter arrays: all axes of one length, then in one array, then one."""
     lengths = {n for x in arrays.values() for n in x.shape if n > 1}
     for n in sorted(lengths, reverse=True):
         for less in dict.fromkeys((1, 2, n // 2, n - 1)):
@@ -517,9 +517,9 @@ def _plain_dtype(x: Any) -> Any:
 
 
 def _rounded(x: Any, decimals: int) -> Any:
-    """Shorter numbers, unless two become equal, or one of them zero.
+    """Round the numbers, unless two become equal or one becomes zero.
 
-    A function may have no gradient where numbers are equal: another fault, or none.
+    A function may have no gradient at equal numbers, which would be another fault.
     """
     short = np.round(x, decimals)
     is_as_distinct = len(np.unique(np.abs(short))) == len(np.unique(np.abs(x)))

@@ -37,12 +37,12 @@ from customop.schema.types import (
 from customop.shapes.notation import Shape
 from customop.testing.inputs.sample_values import Array
 
-# ---- templates of arguments: values to try for a parameter, with slots for arrays ----
+# ---- templates: values to try for a parameter, with slots for arrays ----
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for an array, with what its annotation says."""
+    """A place for an array, with what its annotation requires."""
 
     name: str
     element: str = "Array"
@@ -58,7 +58,7 @@ class Holder:
 
 
 class _Marker:
-    """A template that is not a value."""
+    """A template that is not a value itself."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -71,12 +71,12 @@ class _Marker:
 OMITTED: Final = _Marker("omitted")
 _SEEDED: Final = _Marker("seeded")
 
-# A template for each parameter of an operator.
+# One template for each parameter of an operator.
 Form: TypeAlias = tuple[Any, ...]
 
 
 def slots_of(templates: Sequence[Any]) -> list[Slot]:
-    """The slots of several templates, in order."""
+    """Return the slots in these templates, in order."""
     found: list[Slot] = []
     for template in templates:
         if isinstance(template, Slot):
@@ -87,7 +87,7 @@ def slots_of(templates: Sequence[Any]) -> list[Slot]:
 
 
 def build(template: Any, arrays: Iterator[Any], seed: int = 0) -> Any:
-    """Make the value of a template, with arrays in its slots one after the other."""
+    """Make the value of a template, filling its slots with arrays in order."""
     if isinstance(template, Slot):
         return next(arrays)
     if type(template) is Holder:
@@ -98,8 +98,8 @@ def build(template: Any, arrays: Iterator[Any], seed: int = 0) -> Any:
 # ---- values to try for a parameter, the likeliest first ----
 
 _AXES = {"axis", "axes", "dim", "dims", "perm", "permutation", "source", "destination"}
-# Words in the name of a parameter -> values to try, by type. The first row with a word
-# of the name counts; names are split at underscores and digits.
+# Words in the name of a parameter -> values to try, by type. The first matching row is
+# used. Names are split at underscores and digits.
 _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
     ("axis1|source", {"int": (0, -1, 1)}),
     ("axis2|destination", {"int": (1, -1, 0)}),
@@ -120,7 +120,7 @@ _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
      {"str": ("constant", "same", "linear", "mean", "left", "C", "valid", "full",
               "nearest", "sum", "reduced", "right")}),
 )  # fmt: skip
-# Values to try for a type that holds others, at most.
+# The most values to try for a type that contains others.
 _MANY = 12
 
 
@@ -136,7 +136,7 @@ def _plain(declared: Base, name: str) -> list[Any]:
 
 
 def _options(declared: SchemaType, name: str) -> list[Any]:
-    """Templates for a value of a type, the likeliest first."""
+    """Return templates for a value of a type, the likeliest first."""
     if declared == GENERATOR:
         return [_SEEDED]
     if isinstance(declared, ArrayType):
@@ -155,7 +155,7 @@ def _of_list(declared: ListOf, name: str) -> list[Any]:
 
 
 def _rows(items: list[Any], declared: SchemaType, name: str) -> list[list[Any]]:
-    """Lists to try: of one item, of two, of none, of three."""
+    """Return lists to try: with one item, two, none and three."""
     first = items[0]
     if slots_of([first]):
         mixed = [[first, None], [None, first]] if isinstance(declared, Maybe) else []
@@ -174,7 +174,7 @@ def _of_tuple(declared: TupleOf, name: str) -> list[Any]:
 
 
 def _varied(columns: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
-    """The row of the first items, then rows that differ from it in one place."""
+    """Return the row of first items, then rows that differ from it in one place."""
     first = tuple(column[0] for column in columns)
     rows = [first]
     for depth in range(1, 4):
@@ -215,11 +215,11 @@ def _of_class(declared: ClassOf, name: str) -> list[Any]:
 
 
 def _field_defaults(cls: type) -> dict[str, tuple[Any]]:
-    """Defaults of the fields of a class, where they are numbers or strings."""
+    """Return the defaults of the fields of a class that are numbers or strings."""
     if dataclasses.is_dataclass(cls):
         found = {f.name: f.default for f in dataclasses.fields(cls)}
     else:
-        found = getattr(cls, "_field_defaults", {})  # of a NamedTuple
+        found = getattr(cls, "_field_defaults", {})  # for a NamedTuple
     plain = (bool, int, float, complex, str)
     return {name: (v,) for name, v in found.items() if isinstance(v, plain)}
 
@@ -239,7 +239,7 @@ _OPTIONS: dict[type, Callable[[Any, str], list[Any]]] = {
 
 
 def choices(p: Parameter) -> list[Any]:
-    """Templates for a parameter; OMITTED comes first where there is a default."""
+    """Return templates for a parameter; OMITTED comes first if there is a default."""
     found = _options(p.type, p.name)
     if p.default is MISSING:
         return found
@@ -248,9 +248,10 @@ def choices(p: Parameter) -> list[Any]:
 
 
 def forms_of(columns: Sequence[Sequence[Any]], limit: int) -> list[Form]:
-    """Forms of the templates of each parameter, the likeliest first.
+    """Return combinations of templates, one for each parameter, the likeliest first.
 
-    The second ones have lists of one length, as strides, paddings and sizes have.
+    After the first come forms whose lists have equal lengths, as strides and paddings
+    do.
     """
     plain = by_cost(columns, limit)
     first = next(plain, ())
@@ -269,7 +270,7 @@ def _of_one_length(columns: Sequence[Sequence[Any]]) -> Iterator[Form]:
 
 
 def by_cost(columns: Sequence[Sequence[Any]], limit: int) -> Iterator[tuple[Any, ...]]:
-    """Rows of one item of each column; those near the tops of the columns first."""
+    """Yield rows with one item of each column; items near the top come first."""
     lengths = [len(column) for column in columns]
     total = sum(lengths) - len(lengths)
     places = (at for cost in range(total + 1) for at in _places(lengths, cost))
@@ -288,8 +289,8 @@ def _places(lengths: Sequence[int], cost: int) -> Iterator[tuple[int, ...]]:
             yield (i, *others)
 
 
-# ---- numbers to fill arrays with ----
-# Distinct, moderate, far from kinks, the same each time.
+# ---- numbers that fill arrays ----
+# They are distinct, moderate, far from kinks, and the same each time.
 
 
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -297,7 +298,7 @@ _Shape: TypeAlias = tuple[int, ...]
 
 
 def _spread(shape: _Shape, rng: np.random.Generator) -> _Array:
-    """Distinct numbers between 0 and 1, in any order."""
+    """Return distinct numbers between 0 and 1, in random order."""
     count = prod(shape)
     steps = rng.permutation(count) + rng.uniform(0.25, 0.75, count)
     out: _Array = steps / max(count, 1)
@@ -305,9 +306,9 @@ def _spread(shape: _Shape, rng: np.random.Generator) -> _Array:
 
 
 def _magnitudes(spread: _Array, bins: int) -> _Array:
-    """Distinct positive numbers away from all multiples of a half.
+    """Return distinct positive numbers away from all multiples of a half.
 
-    Functions that round, clip or compare have their kinks there.
+    Functions that round, clip or compare have their kinks at these multiples.
     """
     scaled = spread * bins
     which = np.floor(scaled)
@@ -316,7 +317,7 @@ def _magnitudes(spread: _Array, bins: int) -> _Array:
 
 
 def _signs(shape: _Shape, rng: np.random.Generator) -> _Array:
-    """Both signs, the positive one first."""
+    """Return random signs, the first one positive, half of them negative."""
     count = prod(shape)
     signs = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
     if count:
@@ -360,7 +361,7 @@ def _unit_length(shape: _Shape, rng: np.random.Generator) -> _Array:
 
 
 def _definite(shape: _Shape, rng: np.random.Generator) -> _Array:
-    """Symmetric matrices whose eigenvalues are positive and distinct."""
+    """Return symmetric matrices with distinct positive eigenvalues."""
     x = _unit(shape, rng)
     mixed = 0.2 * (x + np.swapaxes(x, -1, -2))
     out: _Array = mixed + np.diag(1.5 + np.arange(shape[-1]))
@@ -368,7 +369,7 @@ def _definite(shape: _Shape, rng: np.random.Generator) -> _Array:
 
 
 def _orthogonal(shape: _Shape, rng: np.random.Generator) -> _Array:
-    """Rotations, of determinant 1."""
+    """Return rotations, which have determinant 1."""
     q: _Array = np.linalg.qr(_wide(shape, rng))[0]
     if shape[-1]:
         q[..., 0] *= np.linalg.det(q)[..., None].round()
@@ -376,21 +377,21 @@ def _orthogonal(shape: _Shape, rng: np.random.Generator) -> _Array:
 
 
 def _triangular(shape: _Shape, rng: np.random.Generator) -> _Array:
-    """Lower triangular matrices with a positive diagonal."""
+    """Return lower triangular matrices with a positive diagonal."""
     out: _Array = np.tril(_definite(shape, rng))
     return out
 
 
 _Family: TypeAlias = Callable[[_Shape, np.random.Generator], _Array]
 
-# The search uses the first family that a kernel takes silently.
+# The search uses the first family that a kernel takes without warnings.
 _PLAIN: dict[str, _Family] = {
     "wide": _wide,
     "unit": _unit,
     "positive": _positive,
     "above one": _above,
 }
-# Some kernels ask for these.
+# Some kernels need numbers like these.
 _OF_VECTORS: dict[str, _Family] = {
     "sorted": _sorted,
     "probabilities": _probabilities,
@@ -406,14 +407,14 @@ _WHOLE = ("index", "count", "signed")
 
 
 def families(letter: str) -> tuple[str, ...]:
-    """Names of the families for every shape, by the kind of a dtype."""
+    """Return the families that fit every shape, for a kind of dtype."""
     if letter in "iu":
         return _WHOLE
     return tuple(_PLAIN) if letter in "fc" else ("mixed",)
 
 
 def _family(name: str, shape: _Shape) -> _Family:
-    """The numbers of a family, or the plainest where the shape cannot have it."""
+    """Return a family's function, or the plainest if the shape cannot have it."""
     fitting = dict(_PLAIN)
     if shape:
         fitting |= _OF_VECTORS
@@ -429,19 +430,19 @@ def _family(name: str, shape: _Shape) -> _Family:
 def fill(
     family: str, shape: _Shape, dtype: np.dtype[Any], seed: int, limit: int = 2
 ) -> _Array:
-    """Make an array to copy: read-only.
+    """Make a read-only array, from which copies are made.
 
     Parameters
     ----------
     family : str
-        One of `families` or `SHAPED`. Where the shape or dtype cannot have it, the
+        One of `families` or `SHAPED`. If the shape or dtype cannot have it, the
         plainest one is used.
     shape : tuple of int
     dtype : dtype
     seed : int
         Each seed gives other numbers of the same family.
     limit : int
-        Indices are below it.
+        Indices are below this number.
 
     Returns
     -------
@@ -461,7 +462,7 @@ def fill(
         out = np.zeros(shape)
     out = np.array(
         out, dtype, order="C"
-    )  # arithmetic makes scalars of arrays without axes
+    )  # arithmetic turns arrays without axes into scalars
     out.flags.writeable = False
     return out
 
@@ -481,26 +482,26 @@ def _whole_numbers(
     return numbers * _signs(shape, rng).astype(int) if is_signed else numbers
 
 
-# ---- trials: calls to try, described by a form and by what fills its arrays ----
+# ---- trials: calls to try, each with a form and the fillings of its arrays ----
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Shape, dtype and family of numbers of an array."""
+    """Shape, dtype and family of the numbers of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     family: str = "wide"
 
     def of_family(self, family: str) -> Filling:
-        """The same with numbers of another family, where the dtype has it."""
+        """Return a copy with another family of numbers, if the dtype has it."""
         is_known = family in families(self.dtype.kind)
         return replace(self, family=family) if is_known else self
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The form of a call, and what fills its arrays."""
+    """A call to try: its form, and the fillings of its arrays."""
 
     form: Form
     fillings: tuple[Filling, ...]
@@ -522,12 +523,12 @@ class Trial:
 
     @property
     def index_limit(self) -> int:
-        """The bound of numbers that may be indices: the shortest axis of the others."""
+        """The bound for indices: the shortest axis of arrays that are not integers."""
         floats = [f for f in self.fillings if f.dtype.kind not in "iu"]
         return max(1, min([n for f in floats for n in f.shape if n > 0], default=2))
 
     def with_shapes(self, shapes: Sequence[tuple[int, ...]]) -> Trial:
-        """The same with arrays of other shapes."""
+        """Return a copy with other shapes of the arrays."""
         pairs = zip(self.fillings, shapes, strict=True)
         return Trial(self.form, tuple(replace(f, shape=s) for f, s in pairs))
 
@@ -540,16 +541,16 @@ class Trial:
         ]
 
     def fakes(self) -> list[FakeArray]:
-        """Make fake arrays of the same shapes and dtypes."""
+        """Make fake arrays with the same shapes and dtypes."""
         return [_fake(f.shape, f.dtype) for f in self.fillings]
 
     def values(self, schema: Schema, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
-        """The values of all parameters, for a kernel."""
+        """Return the values of all parameters, as a kernel takes them."""
         pairs = zip(schema.parameters, self.row(arrays, seed), strict=True)
         return [p.default if v is OMITTED else v for p, v in pairs]
 
     def row(self, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
-        """The value of each parameter, or OMITTED."""
+        """Return the value of each parameter, or OMITTED."""
         left = iter(arrays)
         return [build(template, left, seed) for template in self.form]
 
@@ -560,9 +561,9 @@ def _fake(shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeArray:
 
 
 def call_of(schema: Schema, row: Sequence[Any]) -> Sample:
-    """The call that gives parameters these values.
+    """Return the call that gives parameters these values.
 
-    Parameters that are OMITTED are left out; those behind them are passed by name.
+    OMITTED parameters are left out. Parameters after them are passed by name.
     """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}

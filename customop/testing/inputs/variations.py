@@ -26,7 +26,7 @@ from customop.testing.quiet import strict_numbers
 # ---- variations of a sample: the same values in other layouts and dtypes ----
 
 
-# Makes a variation of an array, or None where it has none.
+# Makes a variation of an array, or None if it cannot have one.
 _Vary: TypeAlias = Callable[[Array], Array | None]
 
 # ---- layouts ----
@@ -37,14 +37,14 @@ def _dense(x: Array) -> tuple[int, ...]:
 
 
 def _every_other(x: Array) -> Array | None:
-    """Every other element of an array of twice the length."""
+    """Lay an array out as every other element of a longer one."""
     if not x.ndim or not x.size:
         return None
     return laid_out(x, [2 * s for s in _dense(x)])
 
 
 def _outer_gaps(x: Array) -> Array | None:
-    """Rows of a wider array: dense inside, with gaps between."""
+    """Lay an array out as rows of a wider one: dense rows with gaps between them."""
     if x.ndim < 2 or not x.size:
         return None
     wide = (*x.shape[:-1], 2 * x.shape[-1])
@@ -63,7 +63,7 @@ def _fortran(x: Array) -> Array | None:
 
 
 def _transposed(x: Array) -> Array | None:
-    """The last axis first in memory; differs from Fortran order from three axes on."""
+    """Put the last axis first in memory. With two axes that is Fortran order."""
     if x.ndim < 3:
         return None
     out = np.moveaxis(np.moveaxis(x, -1, 0).copy(), 0, -1)
@@ -83,7 +83,7 @@ def _unaligned(x: Array) -> Array | None:
 
 
 def _broadcast(x: Array) -> Array | None:
-    """One row repeated along the first axis: the shape stays, the values do not."""
+    """Repeat one row along the first long axis. The shape stays; the values change."""
     axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
     if axis is None or not x.size:
         return None
@@ -93,8 +93,7 @@ def _broadcast(x: Array) -> Array | None:
     return out
 
 
-# Note -> (layout, whether an array that is written can have it). All but the last keep
-# the values.
+# Note -> (layout, whether written arrays can have it). All but the last keep values.
 LAYOUTS: dict[str, tuple[_Vary, bool]] = {
     "non-contiguous": (_every_other, True),
     "rows with gaps between": (_outer_gaps, True),
@@ -114,22 +113,22 @@ def layouts(
     *,
     keeps_shapes: bool = False,
 ) -> Iterator[Sample]:
-    """The arrays of a sample in other layouts: each by itself, then all at once.
+    """Yield the sample with arrays in other layouts: each alone, then all at once.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
     oracle : Oracle, optional
-        One that is around the sample.
+        An oracle made by `Oracle.around` this sample.
     keeps_shapes : bool
-        Whether numbers of axes stay, and lengths that are equal stay equal.
+        Whether to keep the numbers of axes, and which lengths are equal.
 
     Yields
     ------
     Sample
-        First with other strides, order and flags. Then with arrays of other shapes
-        that the operator accepts: without axes, and empty.
+        First with other strides, order and flags. Then with other shapes that the
+        operator accepts: without axes, and empty.
     """
     arrays = arrays_in(op, sample)
     for note, (vary, fits_written) in LAYOUTS.items():
@@ -175,7 +174,7 @@ def _emptied_together(
 def _emptied_dtypes(
     op: Operator[..., Any], sample: Sample, arrays: Sequence[Place], oracle: Oracle
 ) -> Iterator[Sample]:
-    """Empty arrays of another dtype: NumPy makes floats of lists without items."""
+    """Yield empty arrays with other dtypes: NumPy makes floats of empty lists."""
     length = next((n for _, x, _ in arrays for n in x.shape[::-1] if n), None)
     if length is None:
         return
@@ -211,27 +210,27 @@ def _emptied(x: Array, length: int) -> Array:
 _FLOATS = ("f4", "f2", "g", "f8")
 _COMPLEX = ("c8", "c16")
 _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
-# To make a name takes as long as a call.
+# Making a name takes as long as a call.
 _NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, "?")}
-# For one array alone.
+# Dtypes for one array while the others stay.
 _ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
-# Of empty arrays.
+# Dtypes for empty arrays.
 _EMPTY = [*map(np.dtype, ("i8", "f4"))]
-# With numbers so large that their sums and products wrap around.
+# Dtypes with numbers so large that their sums and products wrap around.
 _LARGE = [*map(np.dtype, ("i1", "u1"))]
 
 
 class _Variation(NamedTuple):
-    """Arrays of other dtypes by place.
+    """Arrays with other dtypes, by place.
 
     Attributes
     ----------
     new : dict
     note : str
     is_certain : bool
-        Whether the operator must be right for them if its kernel accepts them.
+        Whether the operator must be right for them whenever its kernel accepts them.
     is_whole : bool
-        Whether all arrays have changed, so that the fake kernel must know of them.
+        Whether all arrays have changed, so that the fake kernel must handle them.
     """
 
     new: dict[str, Array]
@@ -243,27 +242,27 @@ class _Variation(NamedTuple):
 def dtypes(
     op: Operator[..., Any], sample: Sample, oracle: Oracle | None = None
 ) -> Iterator[Sample]:
-    """The arrays of a sample in other dtypes: all at once, then each by itself.
+    """Yield the sample with arrays in other dtypes: all at once, then each alone.
 
-    Masks and indices stay what they are. Other dtypes of one array alone need the
-    consent of the fake kernel, as the operator may not be meant for them.
+    Masks and indices keep their dtypes. If a single array changes, the fake kernel must
+    agree, because the operator may not be meant for such a mix.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
     oracle : Oracle, optional
-        Of whoever has use for the results of the kernels, and keeps them.
+        An oracle that keeps the results of the kernels, if the caller needs them.
 
     Yields
     ------
     Sample
-        Accepted by the kernel of the operator. The values are the same as far as the
-        dtype can hold them.
+        A sample that the kernel accepts. The values are the same as far as the dtype
+        can represent them.
     """
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
     asked = Oracle.around(op, sample) if oracle is None else oracle
-    with strict_numbers():  # once for all: it takes as long as three calls
+    with strict_numbers():  # entered once, which takes as long as three calls
         trials = [
             (trial, replaced(op, sample, trial.new, trial.note))
             for trial in _dtype_trials(arrays)
@@ -273,7 +272,7 @@ def dtypes(
 
 
 def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
-    """Whether the operator takes a variation, and has to be right for it."""
+    """Return whether the operator accepts a variation and must be right for it."""
     outcome, out = oracle.run(varied)
     if outcome > (NOISY if trial.is_certain else CLEAN):
         return False
@@ -306,9 +305,9 @@ def _whole_trials(
     dtype: np.dtype[Any],
     of_kind: dict[tuple[str, str], Array],
 ) -> Iterator[_Variation]:
-    """All arrays in a dtype; integers of a byte also with large numbers.
+    """Yield all arrays in a dtype; one-byte integers also with large numbers.
 
-    `of_kind` keeps the numbers of each array in a form to cast them.
+    `of_kind` caches the numbers of each array for each kind of dtype.
     """
     new, is_certain = {}, True
     for place, x in arrays:
@@ -340,7 +339,7 @@ def _same_numbers(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
 
 
 def _is_free(x: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether the array may be cast: indices and masks stay what they are."""
+    """Return whether an array may be cast; indices and masks may not."""
     if x.dtype == dtype:
         return False
     return x.dtype.kind in "fc" or (x.dtype.kind in "iu" and dtype.kind in "iu")
@@ -351,19 +350,19 @@ def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _of_kind(x: Array, kind: str) -> Array:
-    """The numbers of an array, to be cast to dtypes of a kind."""
+    """Return the numbers of an array, ready to be cast to dtypes of this kind."""
     if kind == "c":
         return complex_of(x)
     real = np.real(x)
     if kind == "u":
         real = np.abs(real)
-    if kind in "iu":  # away from zero: small numbers do not become zero
+    if kind in "iu":  # rounds away from zero, so that small numbers do not become zero
         real = np.where(real < 0, np.floor(real), np.ceil(real))
     return real > 0 if kind == "b" else real
 
 
 def complex_of(x: Array) -> Array:
-    """Complex numbers with the real parts of an array, whose imaginary parts are not 0."""
+    """Return an array as complex numbers with imaginary parts other than 0."""
     if x.dtype.kind == "c":
         return x
     parts = x.reshape(-1)[::-1].reshape(x.shape)
@@ -372,7 +371,7 @@ def complex_of(x: Array) -> Array:
 
 
 def _enlarged(x: Array) -> Array:
-    """Integers of a byte, as large as they can be in the same proportions."""
+    """Scale integers of one byte up, as far as they fit."""
     most = max(1, int(np.abs(x.astype(int)).max(initial=0)))
     out: Array = x * x.dtype.type(120 // min(most, 120))
     return out
@@ -383,13 +382,13 @@ def _swapped(x: Array) -> Array:
 
 
 # ---- special values for the arrays of a sample ----
-# Zeros, nan, large, equal and complex ones.
+# Zeros, nan, large, equal and complex numbers.
 
 
-# Makes special values for an array, or None where it has none.
+# Makes special values for an array, or None if it has none.
 _Make: TypeAlias = Callable[[Array], Array | None]
 
-# Added to the size of large numbers: exp overflows, and squares are still exact enough.
+# Added to the size of numbers: exp overflows, and squares are still exact enough.
 _SPECIALS_LARGE = 1000.0
 
 
@@ -416,7 +415,7 @@ def _large(x: Array) -> Array:
 
 
 def _equal(x: Array) -> Array | None:
-    """The first two numbers are equal, in order the largest: ties, repeated indices."""
+    """Make the first two numbers equal, and the largest: ties and repeated indices."""
     if x.size < 2 or x.dtype.kind not in "iufc":
         return None
     out = x.copy()
@@ -434,14 +433,14 @@ def _negative(x: Array) -> Array | None:
     return -x if x.dtype.kind == "i" and (x > 0).any() else None
 
 
-# Note -> special values at which a function still has derivatives.
+# Note -> special values at which functions still have derivatives.
 SMOOTH: dict[str, _Make] = {
     "zeros": _of_floats(np.zeros_like),
     "large numbers": _of_floats(_large),
     "complex numbers": _complex,
     "equal numbers": _equal,
 }
-# Note -> special values of which results must be the same in every way to compute them.
+# Note -> special values for which every kernel must give the same results.
 SPECIAL: dict[str, _Make] = {
     "zeros": SMOOTH["zeros"],
     "large numbers": SMOOTH["large numbers"],
@@ -456,7 +455,7 @@ SPECIAL: dict[str, _Make] = {
 def specials(
     op: Operator[..., Any], sample: Sample, table: dict[str, _Make]
 ) -> Iterator[Sample]:
-    """The sample with special values in all arrays that have them.
+    """Yield the sample with special values in all arrays that can have them.
 
     Parameters
     ----------
@@ -468,7 +467,8 @@ def specials(
     Yields
     ------
     Sample
-        Of the same shapes, and as the annotations declare. The kernel may refuse it.
+        A sample with the same shapes that fits the annotations. The kernel may refuse
+        it.
     """
     arrays = [(p, x) for p, x, _ in arrays_in(op, sample)]
     for note, make in table.items():
@@ -481,7 +481,7 @@ def specials(
 
 
 def _is_declared(op: Operator[..., Any], sample: Sample, place: str, x: Array) -> bool:
-    """Whether the annotations admit an array: not complex numbers where they say floats."""
+    """Return whether the annotations accept an array; some refuse complex numbers."""
     varied = replaced(op, sample, {place: x})
     try:
         op.bind(*varied.args, **varied.kwargs)

@@ -1,1 +1,1 @@
-"""Children that run what may crash, and their limits."""
+"""Child processes that run what may crash, and their limits."""

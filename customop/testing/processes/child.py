@@ -1,4 +1,4 @@
-"""Children that run what may crash, forked or as new processes, and how they ended."""
+"""Child processes that run what may crash, forked or new, and how they ended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Crash(NamedTuple):
     how : str
         ``"crashed (signal SIGSEGV)"``, ``"ended the process (exit status 3)"``.
     lines : tuple of str
-        More about it: where it was in Python, and what it wrote.
+        More about it: where it was in the Python code, and what it wrote.
     hangs : bool
         Whether it was ended because it took too long.
     """
@@ -55,7 +55,7 @@ class Crash(NamedTuple):
 
 
 def crash_of(code: int, text: str, patience: float) -> Crash:
-    """The crash for an exit code, with what the child wrote as it ended."""
+    """Return the crash for an exit code and the last text that the child wrote."""
     lines = (*_said(text), *_places(text))
     if _LATE.search(text):
         return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
@@ -73,12 +73,12 @@ def crash_of(code: int, text: str, patience: float) -> Crash:
 
 
 def ended_by(error: BaseException) -> Crash:
-    """The crash for an exception that is meant to end a program."""
+    """Return the crash for an exception that ends programs, such as SystemExit."""
     text = f"{type(error).__name__}: {error}".removesuffix(": ")
     return Crash(f"tried to end the process ({text})")
 
 
-# Exit codes of Windows for crashes, and what faulthandler writes when time is over.
+# Windows exit codes of crashes, and the text of faulthandler when time is up.
 _OF_WINDOWS: Final = {
     0xC0000005: "access violation",
     0xC0000374: "heap corruption",
@@ -100,8 +100,7 @@ def _name(number: int) -> str:
 _FRAME: Final = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _STANDARD: Final = sysconfig.get_path("stdlib")
 _PACKAGES: Final = "site-packages"
-# The first line of faulthandler for a crash; the first for a process that takes too long
-# is that of its thread.
+# The first line of faulthandler: of a crash, or of the thread that took too long.
 _BEGIN: Final = re.compile(
     r"^(Fatal Python error: |Current thread |Stack )", re.MULTILINE
 )
@@ -109,7 +108,7 @@ _MOST_SAID = 3
 
 
 def _said(text: str) -> list[str]:
-    """Lines that C code wrote before it crashed, such as ``free(): invalid pointer``."""
+    """Return lines that C code wrote before a crash, as ``free(): invalid pointer``."""
     begin = _BEGIN.search(text)
     before = text[: begin.start()] if begin else text
     lines = [line.strip() for line in before.splitlines() if line.strip()]
@@ -117,7 +116,7 @@ def _said(text: str) -> list[str]:
 
 
 def _places(text: str) -> Iterator[str]:
-    """The innermost line of Python that is not of the standard library."""
+    """Yield the innermost line of Python code outside of the standard library."""
     for file, line, name in _FRAME.findall(text):
         if _PACKAGES in file or not file.startswith(_STANDARD):
             yield f"at {file}:{line}, in {name}"
@@ -128,7 +127,7 @@ def _places(text: str) -> Iterator[str]:
 
 
 class ChildError(Exception):
-    """An exception of a child that cannot be pickled, or where it was raised."""
+    """Holds an exception of a child that cannot be pickled, or a traceback."""
 
 
 _WHERE = "in a child of this process\n"
@@ -142,13 +141,13 @@ def dumps(
 ) -> bytes:
     """Pickle a value in a child, for `loads` in its parent.
 
-    Arrays keep their layout. Classes need no name, and the values in `shared`, which
-    the parent has too, no way to be pickled: their addresses are the same there, if it
-    was forked. Else all is pickled `by_name`.
+    Arrays keep their layout. A forked child shares addresses with its parent: classes
+    without an importable name and the values in `shared` are sent by address, so they
+    need not be picklable. With `by_name` everything is pickled.
     """
     if by_name or _names_only:
         return _dumped(_ByName, value)
-    if not shared:  # most values need no addresses: half of the time
+    if not shared:  # most values need no addresses; this takes half the time
         with suppress(Exception):  # whatever their __reduce__ raises
             return _dumped(_ByName, value)
     return _dumped(partial(_ByAddress, shared), value)
@@ -164,17 +163,17 @@ _names_only: list[bool] = []
 
 
 def use_names_only() -> None:
-    """Let this process, which was not forked, send no addresses."""
+    """Make this process, which was not forked, send names and never addresses."""
     _names_only.append(True)
 
 
 def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any:
-    """The value that `dumps` has pickled."""
+    """Return the value that `dumps` pickled."""
     return _Unpickler(io.BytesIO(block), shared).load()
 
 
 def travels(value: Any, *, by_name: bool = False) -> bool:
-    """Whether a value can be pickled."""
+    """Return whether a value can be pickled."""
     try:
         dumps(value, by_name=by_name)
     except Exception:  # noqa: BLE001  # whatever __reduce__ raises
@@ -182,7 +181,7 @@ def travels(value: Any, *, by_name: bool = False) -> bool:
     return True
 
 
-# What `persistent_id` returns is pickled too, and asked for its own address.
+# `persistent_id` is called for its own results too, which have these types.
 _IN_ADDRESSES = (int, str)
 
 
@@ -195,7 +194,7 @@ class _ByName(pickle.Pickler):
         if type(obj) is not np.ndarray or obj.dtype.hasobject:
             return NotImplemented
         if obj.flags.carray:
-            # As NumPy does it, in half of the time.
+            # This does the same as NumPy in half the time.
             is_number = obj.dtype.kind in "biufc"
             content = obj.shape, obj.dtype.str, obj.tobytes()
             return (_numbers, content) if is_number else NotImplemented
@@ -211,7 +210,7 @@ class _ByAddress(_ByName):
         self._shared = shared
 
     def persistent_id(self, obj: Any) -> tuple[int, str] | None:
-        """The address of what the parent has too; for classes also their name."""
+        """Return the address of a value that the parent has, and a class's name."""
         if type(obj) in _IN_ADDRESSES:
             return None
         if id(obj) in self._shared:
@@ -227,7 +226,7 @@ class _Unpickler(pickle.Unpickler):
         self._shared = shared
 
     def persistent_load(self, pid: tuple[int, str]) -> Any:
-        """The value or class of the parent at that address."""
+        """Return the parent's value or class at an address."""
         address, name = pid
         return _class_at(address, name) if name else self._shared[address]
 
@@ -268,7 +267,7 @@ def _array(
 
 
 def packed(error: BaseException) -> tuple[BaseException, str]:
-    """An exception that can be pickled, and the text of the traceback that gets lost."""
+    """Return a picklable form of an exception, and the text of its traceback."""
     text = _traced(error)
     if _is_same_there(error):
         return error, text
@@ -276,20 +275,20 @@ def packed(error: BaseException) -> tuple[BaseException, str]:
 
 
 def unpacked(error: BaseException, text: str) -> BaseException:
-    """The exception of a child, with its traceback as the cause."""
+    """Return the exception of a child with its traceback text as the cause."""
     if text:
         error.__cause__ = ChildError(_WHERE + text)
     return error
 
 
 def child_traceback(error: BaseException) -> str:
-    """The text of the traceback of an exception that comes from a child, or nothing."""
+    """Return the traceback text of an exception that comes from a child, or ""."""
     is_remote = isinstance(error.__cause__, ChildError)
     return str(error.__cause__).removeprefix(_WHERE) if is_remote else ""
 
 
 def _is_same_there(error: BaseException) -> bool:
-    """Whether an exception can be pickled and arrives as it was."""
+    """Return whether an exception survives pickling unchanged."""
     try:
         again = loads(dumps(error))
     except Exception:  # noqa: BLE001  # whatever their __reduce__ and __init__ raise
@@ -298,7 +297,7 @@ def _is_same_there(error: BaseException) -> bool:
 
 
 def _traced(error: BaseException) -> str:
-    """The text of a traceback from the first line of the user's code on."""
+    """Return the text of a traceback, starting at the first line of user code."""
     trace = error.__traceback__
     while trace is not None and is_ours(trace.tb_frame.f_globals):
         trace = trace.tb_next
@@ -314,13 +313,13 @@ CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
 
 Send: TypeAlias = Callable[[Any], None]
 
-# Held from the making of a pipe until its end in this process is closed: a child that
-# another thread forks in between would keep that end open.
+# Held while a new pipe's end is open in this process: a child that another thread forks
+# meanwhile would keep that end open.
 _forking = threading.Lock()
 
 
 class Ended(NamedTuple):
-    """The last message of a child about some work.
+    """The last message of a child about a piece of work.
 
     Attributes
     ----------
@@ -340,16 +339,16 @@ class Ended(NamedTuple):
 
 
 class ChildGoneError(Exception):
-    """A child that waited for work has ended."""
+    """A child that was waiting for work has ended."""
 
 
 class Child:
     """A forked child of this process, for a ``with`` block or until `close`.
 
-    The child has copies of everything. What it writes, prints, draws or breaks stays in
-    it. Leaving the block ends it and the processes that it has started.
+    The child has copies of everything. Whatever it writes, prints, draws or breaks
+    stays inside it. Leaving the block ends the child and all processes it started.
 
-    When it has done its work it waits for more, for some seconds: see `ask`.
+    After its work it waits a few seconds for more work; see `ask`.
 
     Parameters
     ----------
@@ -358,8 +357,8 @@ class Child:
     patience : float
         Seconds after which the system ends the child, unless it calls `start_clock` again.
     shared : iterable
-        Values that this process keeps until then. The child can send them, even if they
-        cannot be pickled.
+        Values that this process keeps alive until the end. The child can send them even
+        if they cannot be pickled.
 
     Attributes
     ----------
@@ -398,11 +397,11 @@ class Child:
         return self
 
     def start(self) -> None:
-        """Fork, and begin with the work."""
+        """Fork the child and start its work."""
         limits = _limits()
-        limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
+        limits.openmp_of_packages(len(sys.modules))  # looked up once, for all children
         self._errors = _unnamed_file()
-        state = random.getstate()  # which Python seeds again in every child
+        state = random.getstate()  # Python reseeds this in every child
         with loading_lock, _forking:
             self._pipe, end = os.pipe()
             asked, self._jobs = socket.socketpair()
@@ -413,7 +412,7 @@ class Child:
         if not self._pid:
             random.setstate(state)
             self._live(end, asked, limits)
-        with suppress(OSError):  # the child does the same; whoever comes first
+        with suppress(OSError):  # the child does the same; either may come first
             os.setpgid(self._pid, self._pid)
 
     def __exit__(
@@ -425,11 +424,11 @@ class Child:
         self.close()
 
     def close(self) -> None:
-        """End the child, and the processes that it has started."""
+        """End the child and all processes that it started."""
         os.close(self._pipe)
         self._jobs.close()
         if self._pid:
-            with suppress(ProcessLookupError):  # somebody else has waited for it
+            with suppress(ProcessLookupError):  # it was already waited for
                 os.killpg(self._pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 self._reap()
@@ -438,10 +437,10 @@ class Child:
     # ---- in the child ----
 
     def _live(self, pipe: int, jobs: socket.socket, limits: Any) -> None:
-        """Do the work and end the process, without any of the parent's cleaning up."""
+        """Do the work and end the process, without the parent's cleanup."""
         status = 1
         try:
-            gc.freeze()  # what is garbage in the parent is its own to collect
+            gc.freeze()  # the parent's garbage is the parent's to collect
             os.close(self._pipe)
             self._jobs.close()
             limits.apply(self._errors)
@@ -451,9 +450,9 @@ class Child:
             )
             limits.start_clock(0.0)
             _write(pipe, self._message(result))
-            self._shared = {}  # later work has copies of its own
+            self._shared = {}  # later work gets its own copies
             while result == Ended() and (work := _next_work(jobs)) is not None:
-                # In one piece, as the parent has use for it only when all is done.
+                # Sent in one piece, since the parent needs it only when all is done.
                 found = bytearray()
                 result = result_of(work, lambda v: found.extend(self._message(v)))  # noqa: B023  # called at once
                 limits.start_clock(0.0)
@@ -472,24 +471,24 @@ class Child:
     # ---- in the parent ----
 
     def ask(self, work: Callable[..., None], *args: Any) -> None:
-        """Give more work to the child, which is waiting; `messages` are its results.
+        """Give more work to the waiting child; `messages` yields the results.
 
         Parameters
         ----------
         work : callable
             A function of a module: ``work(send, *args)`` runs in the child.
         *args : object
-            What `work` gets, as copies. It has to start its clock.
+            Arguments for `work`, sent as copies. The work has to start its own clock.
 
         Raises
         ------
         ChildGoneError
-            If the child has ended since.
+            If the child has ended meanwhile.
         """
         self.is_waiting = False
         block = dumps((work, args))
         try:
-            # A pipe would end this process where SIGPIPE has its default meaning.
+            # With a pipe, the default effect of SIGPIPE would end this process.
             self._jobs.sendall(
                 len(block).to_bytes(_PREFIX, "little") + block, socket.MSG_NOSIGNAL
             )
@@ -497,7 +496,7 @@ class Child:
             raise ChildGoneError from None
 
     def messages(self) -> Iterator[Any]:
-        """Yield what the child sends until it ends; `crash` then says how, if it crashed."""
+        """Yield what the child sends until it ends. After a crash, `crash` says how."""
         while True:
             message = self._next()
             if message is None:
@@ -515,7 +514,7 @@ class Child:
             yield message
 
     def _next(self) -> Any:
-        """The next message, or None if the child has ended."""
+        """Return the next message, or None if the child has ended."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         is_over = False
@@ -530,11 +529,11 @@ class Child:
                     return None
             elif is_over:
                 return None
-            else:  # a process that the child has started may hold the pipe open
+            else:  # a process started by the child may hold the pipe open
                 is_over = self._has_ended()
 
     def _taken(self) -> Any:
-        """The message at the front of the buffer, or None if it is not there yet."""
+        """Return the first message in the buffer, or None if it is incomplete."""
         end = _PREFIX + int.from_bytes(self._buffer[:_PREFIX], "little")
         if len(self._buffer) < max(end, _PREFIX + 1):
             return None
@@ -547,9 +546,9 @@ class Child:
         return os.waitid(os.P_PID, self._pid, options) is not None
 
     def _reap(self) -> int:
-        """Wait for the child, and end what it has started; its exit code."""
+        """Wait for the child, end what it started, and return its exit code."""
         os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
-        # As long as nobody has asked for its status, its number is not given again.
+        # Until its status is read, the system does not reuse the process number.
         with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
@@ -564,22 +563,22 @@ def _write(pipe: int, message: bytes | bytearray) -> None:
 
 
 def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:
-    """Do work in a child; how it ended."""
+    """Do work in a child and return how it ended."""
     try:
         work(send)
     except Exception as error:  # noqa: BLE001  # the parent raises it
         return Ended(*packed(error))
-    except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
+    except BaseException as error:  # noqa: BLE001  # a kernel tried to exit
         return ended_by(error)
     return Ended()
 
 
-# Seconds that a child waits for more work.
+# How many seconds a child waits for more work.
 _IDLE = 2.0
 
 
 def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
-    """The next work of this process, a child; None if there is none for a while."""
+    """Return the next work for this child, or None if none comes in time."""
     found = bytearray()
     poll = select.poll()
     poll.register(jobs, select.POLLIN)
@@ -597,7 +596,7 @@ def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
 
 
 def start_clock(seconds: float) -> None:
-    """Give this process, a child, so much time until the next call; 0 for all of it."""
+    """End this child process after `seconds`, unless called again; 0 stops the clock."""
     if hasattr(signal, "setitimer"):
         _limits().start_clock(seconds)
     elif seconds:
@@ -607,7 +606,7 @@ def start_clock(seconds: float) -> None:
 
 
 def apply_limits(errors: int) -> None:
-    """Set up this process, a child: what it may do, and that it prints nothing."""
+    """Set up this process, a child: limit what it may do, and silence it."""
     if os.name == "posix":
         _limits().apply(errors)
         return
@@ -618,22 +617,22 @@ def apply_limits(errors: int) -> None:
 
 
 def _limits() -> Any:
-    # Windows lacks modules that it needs.
+    # Windows lacks modules that `limits` imports.
     from customop.testing.processes import limits  # noqa: PLC0415  # not on Windows
 
     return limits
 
 
 _PREFIX = 8
-# As much as a pipe holds; memory for more would come from the system for each message.
+# The capacity of a pipe. For more, each message would take memory from the system.
 _BLOCK = 1 << 16
-# How often to look whether a silent child is still there.
+# How often to check whether a silent child is still alive.
 _MILLISECONDS = 100
 _MOST_TEXT = 1 << 16
 
 
 def _unnamed_file() -> int:
-    """A file that is gone when it is closed."""
+    """Return a file that disappears when it is closed."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("opcheck")
     with tempfile.TemporaryFile() as file:
@@ -649,10 +648,10 @@ def _text_in(file: int) -> str:
 
 
 _SPAWNED_PREFIX: Final = 8
-# How often to look whether a silent child is still there.
+# How often to check whether a silent child is still alive.
 _SECONDS: Final = 0.5
 _SPAWNED_MOST_TEXT: Final = 1 << 16
-# What `multiprocessing` says of the main script.
+# What `multiprocessing` calls the main script.
 _MAIN: Final = ("init_main_from_name", "init_main_from_path")
 _RUN: Final = """
 import sys
@@ -665,14 +664,14 @@ main()
 class SpawnedChild:
     """A new process that waits for work, for a ``with`` block or until `close`.
 
-    What it gets and sends is pickled by name. It shares nothing else with this process.
+    Work and results are pickled by name. Nothing else is shared with this process.
 
     Parameters
     ----------
     with_main : bool
         Whether it imports the main script, as children of `multiprocessing` do.
     patience : float
-        Seconds after which the system ends it, for messages.
+        Seconds after which the system ends it, for use in messages.
 
     Attributes
     ----------
@@ -714,7 +713,7 @@ class SpawnedChild:
         self.close()
 
     def close(self) -> None:
-        """End the child, and the processes that it has started."""
+        """End the child and all processes that it started."""
         with contextlib.suppress(OSError, AttributeError):  # Windows has no groups
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
@@ -741,7 +740,7 @@ class SpawnedChild:
             raise ChildGoneError from None
 
     def _read(self) -> None:
-        """Queue what comes, in a thread: not every system can wait for pipes."""
+        """Queue incoming messages in a thread: not every system can wait for pipes."""
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):  # it was closed
             while block := _block_from(self._process.stdout):
@@ -764,7 +763,7 @@ class SpawnedChild:
         self.crash = crash_of(code, self._text(), self._patience)
 
     def last_words(self) -> str:
-        """The last line that the child has written."""
+        """Return the last line that the child wrote."""
         lines = self._text().strip().splitlines()
         return lines[-1] if lines else "without a word"
 
@@ -782,7 +781,7 @@ class SpawnedChild:
 
 
 def _block_from(file: IO[bytes]) -> bytes:
-    """The next block of a stream; nothing at its end."""
+    """Return the next block of a stream, or b"" at its end."""
     size = int.from_bytes(file.read(_SPAWNED_PREFIX), "little")
     return file.read(size) if size else b""
 
@@ -793,12 +792,12 @@ _spawned: list[bool] = []
 
 
 def is_spawned() -> bool:
-    """Whether this process is such a child."""
+    """Return whether this process is a spawned child."""
     return bool(_spawned)
 
 
 def main() -> NoReturn:
-    """Do the work that comes in, until there is no more."""
+    """Do the work that comes in until the stream ends."""
     _spawned.append(True)
     use_names_only()
     jobs, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

@@ -1,4 +1,4 @@
-"""Limits of a forked child: its time, its memory, and where its output goes."""
+"""Limit the time, memory and output of a forked child."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 _LINUX: Final = sys.platform == "linux"
-# Numbers of prctl: end with the parent; leave no core file, whatever collects them.
+# Options of prctl: end with the parent; never leave a core file.
 _PDEATHSIG, _DUMPABLE = 1, 4
 
 
@@ -24,7 +24,8 @@ def apply(errors: int) -> None:
     Parameters
     ----------
     errors : int
-        The open file that gets what the child, or C code in it, writes as it crashes.
+        The open file that receives what the child, or C code in it, writes as it
+        crashes.
     """
     os.setpgid(0, 0)
     _redirect(errors)
@@ -40,12 +41,12 @@ def apply(errors: int) -> None:
 
 
 def start_clock(seconds: float) -> None:
-    """Let the system end this process after some time. It works inside of C code too."""
+    """Let the system end this process after some time, even inside C code."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _redirect(errors: int) -> None:
-    """Let nothing that the child prints reach the files of its parent."""
+    """Keep everything that the child prints out of the files of its parent."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number, target in ((0, nowhere), (1, nowhere), (2, errors)):
         os.dup2(target, number)
@@ -62,7 +63,7 @@ _PAGE: Final = resource.getpagesize()
 def _set_up_linux() -> None:
     libc = ctypes.pythonapi  # any library has the names of all that are loaded
     libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Where memory runs out, the system ends the child and not its parent.
+    # If memory runs out, the system ends the child and not its parent.
     with suppress(OSError):
         _write("/proc/self/oom_score_adj", b"1000")
     libc.prctl(_DUMPABLE, 0, 0, 0, 0)
@@ -79,10 +80,10 @@ def _set_up_linux() -> None:
 
 @lru_cache(maxsize=1)
 def openmp_of_packages(modules: int) -> list[Any]:
-    """The copies of GNU OpenMP that packages brought, once for so many modules.
+    """Return the copies of GNU OpenMP that packages brought, cached by module count.
 
-    Its threads do not survive a fork, and the next parallel region waits for them for
-    ever. With one thread it needs no others.
+    Their threads do not survive a fork, and the next parallel region would wait for
+    them forever. With one thread OpenMP needs no others.
     """
     if not _LINUX:
         return []
@@ -95,7 +96,7 @@ def openmp_of_packages(modules: int) -> list[Any]:
 
 
 def _openmp_at(file: str) -> Any:
-    """A library that is loaded already; else an OSError."""
+    """Return a library that is already loaded; otherwise raise OSError."""
     return ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
 
 

@@ -18,6 +18,7 @@ from customop.arrays.nested import abbreviated, describe, flat
 from customop.core.builtin_kinds import AUTOGRAD
 from customop.core.contract import checksum, last_write
 from customop.core.interpreter import Interpreter, current_mode
+from customop.core.reach import ValueSearch
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer, fill, frozen, origins, share
@@ -37,36 +38,116 @@ from customop.transforms.autograd.tape import (
     inexact,
     no_variable,
 )
-from customop.transforms.runs import Subject, is_watched, report, within_reach
+from customop.transforms.runs import Subject, is_watched, report
 
-# ---- saved ----
-# Arrays that nodes keep for backward, and whether somebody wrote to them since.
-
-
-def _kept(node: GradNode) -> dict[str, Any]:
-    """The values that a node keeps, by their names in messages: saved arrays, leaves of attributes."""
-    values = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
-    for name, value in vars(node).items():
-        if not name.startswith("node_") and name != "saved_arrays":
-            values[f"ctx.{name}"] = value
-    kept = {}
-    for name, value in values.items():
-        leaves = flat(value)
-        if len(leaves) == 1 and leaves[0] is value:
-            kept[name] = value
-        else:
-            kept |= {f"{name}, item {i}": v for i, v in enumerate(leaves)}
-    return kept
+# The kind of the mode that computes without tracking.
+NO_GRAD = RuleKind("no_grad")
 
 
-def _real_array(value: Any) -> Any:
-    """The array below all tracers."""
-    while isinstance(value, Tracer):
-        value = value.below
-    return value
+class GradInterpreter(Interpreter):
+    """One running reverse-mode transform."""
+
+    kind: ClassVar[RuleKind] = AUTOGRAD
+    tracer_class: ClassVar[type[Tracer]] = GradTracer
+    guards_inputs: bool = False
+    # Whether the function was searched for the first argument that is written.
+    has_looked: bool = False
+    has_plans: ClassVar[bool] = True
+    title: str = "grad"
+
+    def variable(self, value: Any) -> GradTracer:
+        """Return a tracer whose gradient is computed."""
+        plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
+        tracer = GradTracer(self, value if plain else frozen(value), Leaf(value))
+        tracer.box_origin = value
+        return tracer
+
+    def constant(self, value: Any) -> Any:
+        """Return a constant as a tracer if it has a dtype of floats, else as it is."""
+        return GradTracer(self, value, None) if inexact[value.dtype] else value
+
+    def replace(self, box: Tracer, new: Any) -> None:
+        """Put the content of another tracer into the one that the user holds."""
+        assert isinstance(box, GradTracer)
+        mode = current_mode.get()
+        if box.node is not None and mode is not None and mode.kind is NO_GRAD:
+            raise GradientError(
+                f"{describe(box)} of {self.describe()} is written inside no_grad(): its"
+                " gradient would not be that of its value",
+                do="write it outside no_grad(), or write a copy: y = stop_gradient(x)",
+            )
+        fill(box, new)
+
+    def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
+        """Raise an error, since only variables collect gradients."""
+        raise no_variable(y)
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator below, and note how to go back through it."""
+        try:
+            plan = op.plans.by_tracer[GradTracer]
+        except KeyError:
+            plan = make_plan(op)
+        return plan(self, args)
+
+    def guard(self, origin: Any) -> None:
+        """Note that an argument was written, if the function has it under another name."""
+        if not self.has_looked:
+            self.has_looked = True
+            # A watched run guards each argument.
+            self.guards_inputs = self.guards_inputs or self._holds(origin)
+        super().guard(origin)
+
+    def _holds(self, array: Any) -> bool:
+        known = origins(array)
+        search = ValueSearch(
+            lambda value: any(share(value, v) for v in known), [self.fn]
+        )
+        return bool(search.found)
+
+    def note_backward(self) -> None:
+        """Note that backward has run through all calls."""
+
+    def note_constant(self) -> None:
+        """Note that the value is a constant, so that backward has nothing to run through."""
 
 
-# ---- writes by operators ----
+def interpreter_for(subject: Subject) -> GradInterpreter:
+    """Return the interpreter for a run of a subject."""
+    if subject.is_bare or not is_watched(subject):
+        return GradInterpreter()
+    return WatchingInterpreter(subject)
+
+
+class WatchingInterpreter(GradInterpreter):
+    """Reverse mode that notices when an array is overwritten before backward uses it."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.subject: Subject = subject
+        self.is_sampled: bool = subject.is_sampled
+        self.guards_inputs = True
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator, and keep checksums of what its node saved."""
+        out = super().process(op, args)
+        watch(args, out, is_sampled=self.is_sampled)
+        return out
+
+    def report(self, fault: CustomOpError) -> None:
+        """Raise a fault; in a run chosen at random, do what the settings say."""
+        report(fault, is_sampled=self.is_sampled)
+
+    def note_backward(self) -> None:
+        """Stop watching later runs of the subject."""
+        self.subject.note_watched()
+
+    def note_constant(self) -> None:
+        """Stop watching later runs of the subject, if enough of them were constant."""
+        self.subject.note_constant()
+
+
+# ---- arrays that nodes keep: writes by operators ----
 
 
 def check_unwritten(node: GradNode) -> None:
@@ -82,7 +163,45 @@ def check_unwritten(node: GradNode) -> None:
             )
 
 
-# ---- writes by any code ----
+def _kept(node: GradNode) -> dict[str, Any]:
+    """Return the saved arrays of a node and the leaves of its attributes, by their names."""
+    values = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
+    for name, value in vars(node).items():
+        if not name.startswith("node_") and name != "saved_arrays":
+            values[f"ctx.{name}"] = value
+    kept = {}
+    for name, value in values.items():
+        leaves = flat(value)
+        if len(leaves) == 1 and leaves[0] is value:
+            kept[name] = value
+        else:
+            kept |= {f"{name}, item {i}": v for i, v in enumerate(leaves)}
+    return kept
+
+
+def _real_array(value: Any) -> Any:
+    """Return the array below all tracers."""
+    while isinstance(value, Tracer):
+        value = value.below
+    return value
+
+
+# ---- arrays that nodes keep: writes by any code ----
+
+
+def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
+    """Keep checksums of what the nodes of a call keep, to compare them in backward.
+
+    In a run chosen by `config.sample_checks`, `config.on_failure` says what a fault does.
+    """
+    for leaf in flat(out):
+        if type(leaf) is not GradTracer:
+            continue
+        node = leaf.node.node if type(leaf.node) is Output else leaf.node
+        if isinstance(node, GradNode) and "node_backward" not in vars(node):
+            node.node_watch = _Watch(node, args, out, is_sampled)
+            # On this node, so that nodes that are not watched pay nothing.
+            node.node_backward = _checked_backward
 
 
 class _Watch:
@@ -104,21 +223,6 @@ class _Watch:
         self.marks: Marks = _marks(node)
 
 
-def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
-    """Keep checksums of what the nodes of a call keep, to compare them in backward.
-
-    In a run chosen by `config.sample_checks`, `config.on_failure` says what a fault does.
-    """
-    for leaf in flat(out):
-        if type(leaf) is not GradTracer:
-            continue
-        node = leaf.node.node if type(leaf.node) is Output else leaf.node
-        if isinstance(node, GradNode) and "node_backward" not in vars(node):
-            node.node_watch = _Watch(node, args, out, is_sampled)
-            # On this node, so that nodes that are not watched pay nothing.
-            node.node_backward = _checked_backward
-
-
 # Name in `_kept` -> the mark of the value.
 Marks = dict[str, Any]
 
@@ -128,7 +232,7 @@ def _marks(node: GradNode) -> Marks:
 
 
 def _mark(value: Any) -> Any:
-    """A mark that differs once somebody has overwritten or replaced a value."""
+    """Return a mark that differs once a value is overwritten or replaced."""
     if isinstance(value, _PLAIN):
         return repr(value)  # nan equals nan
     return checksum(_real_array(value))
@@ -155,7 +259,7 @@ def _checked_backward(node: GradNode, *grads: Any) -> Any:
 
 
 def _changed(node: GradNode, before: Marks) -> str | None:
-    """Name of the first value that is not as it was, or None."""
+    """Return the name of the first value that has changed, or None."""
     now = _marks(node)
     if now == before:
         return None
@@ -164,7 +268,7 @@ def _changed(node: GradNode, before: Marks) -> str | None:
 
 
 def _value(node: GradNode, name: str) -> Any:
-    """The array of a name in `_kept`, or the list that holds it."""
+    """Return the array of a name in `_kept`, or the list that holds it."""
     value = _real_array(_kept(node).get(name))
     if is_array(value):
         return value
@@ -172,10 +276,6 @@ def _value(node: GradNode, name: str) -> Any:
     if first.startswith("array "):
         return node.saved_arrays[int(first.removeprefix("array "))]
     return getattr(node, first.removeprefix("ctx."), None)
-
-
-def _text(value: Any) -> str:
-    return abbreviated(value) if is_array(value) else with_article(type(value).__name__)
 
 
 def _overwritten(node: GradNode, name: str) -> GradientError:
@@ -209,111 +309,5 @@ def _written_by_formula(node: GradNode, name: str) -> ContractError:
     )
 
 
-# ---- the interpreter of reverse mode: it makes a node of every call ----
-
-
-# The kind of the mode that computes without tracking.
-NO_GRAD = RuleKind("no_grad")
-
-
-class GradInterpreter(Interpreter):
-    """One running reverse-mode transform."""
-
-    kind: ClassVar[RuleKind] = AUTOGRAD
-    tracer_class: ClassVar[type[Tracer]] = GradTracer
-    guards_inputs: bool = False
-    # Whether the function was searched for the first argument that is written.
-    has_looked: bool = False
-    has_plans: ClassVar[bool] = True
-    title: str = "grad"
-
-    def variable(self, value: Any) -> GradTracer:
-        """A tracer whose gradient is computed."""
-        plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
-        tracer = GradTracer(self, value if plain else frozen(value), Leaf(value))
-        tracer.box_origin = value
-        return tracer
-
-    def constant(self, value: Any) -> Any:
-        """A constant as a tracer, if it has a dtype of floats; else the constant."""
-        return GradTracer(self, value, None) if inexact[value.dtype] else value
-
-    def replace(self, box: Tracer, new: Any) -> None:
-        """Put the content of another tracer in one, of which the user has the name."""
-        assert isinstance(box, GradTracer)
-        mode = current_mode.get()
-        if box.node is not None and mode is not None and mode.kind is NO_GRAD:
-            raise GradientError(
-                f"{describe(box)} of {self.describe()} is written inside no_grad(): its"
-                " gradient would not be that of its value",
-                do="write it outside no_grad(), or write a copy: y = stop_gradient(x)",
-            )
-        fill(box, new)
-
-    def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
-        """Raise: only variables collect gradients."""
-        raise no_variable(y)
-
-    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Run the operator below, and note how to go back through it."""
-        try:
-            plan = op.plans.by_tracer[GradTracer]
-        except KeyError:
-            plan = make_plan(op)
-        return plan(self, args)
-
-    def guard(self, origin: Any) -> None:
-        """Note that an argument was written, if the function has it under another name."""
-        if not self.has_looked:
-            self.has_looked = True
-            # A watched run guards each argument.
-            self.guards_inputs = self.guards_inputs or self._holds(origin)
-        super().guard(origin)
-
-    def _holds(self, array: Any) -> bool:
-        known = origins(array)
-        found = within_reach(
-            [self.fn], lambda value: any(share(value, v) for v in known)
-        )
-        return bool(found)
-
-    def note_backward(self) -> None:
-        """Note that backward has run through all calls."""
-
-    def note_constant(self) -> None:
-        """Note that backward has nothing to run through: the value is a constant."""
-
-
-class WatchingInterpreter(GradInterpreter):
-    """Reverse mode that notices when an array is overwritten before backward uses it."""
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__()
-        self.subject: Subject = subject
-        self.is_sampled: bool = subject.is_sampled
-        self.guards_inputs = True
-
-    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Run the operator, and keep checksums of what its node saved."""
-        out = super().process(op, args)
-        watch(args, out, is_sampled=self.is_sampled)
-        return out
-
-    def report(self, fault: CustomOpError) -> None:
-        """Raise a fault; in a run chosen at random, what the settings say."""
-        report(fault, is_sampled=self.is_sampled)
-
-    def note_backward(self) -> None:
-        """Later runs of the subject are not watched."""
-        self.subject.note_watched()
-
-    def note_constant(self) -> None:
-        """Later runs of the subject are not watched, if enough of them were like this."""
-        self.subject.note_constant()
-
-
-def interpreter_for(subject: Subject) -> GradInterpreter:
-    """The interpreter for a run of a subject."""
-    if subject.is_bare or not is_watched(subject):
-        return GradInterpreter()
-    return WatchingInterpreter(subject)
+def _text(value: Any) -> str:
+    return abbreviated(value) if is_array(value) else with_article(type(value).__name__)

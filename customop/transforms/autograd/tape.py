@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,23 +30,22 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import GradientError
 
-if TYPE_CHECKING:
-    from customop.transforms.autograd.reverse import GradInterpreter
-
-
-# ---- nodes: reverse mode remembers each call of an operator in one ----
-
-
 # A global of ours is found faster than an attribute of NumPy.
 _ndarray = np.ndarray
+
 
 # Shape and dtype of one of several outputs, to check its gradient, and its device, as a
 # gradient of zeros may be needed.
 Meta = tuple[Any, ...]
 
 
+# From a tracked input of a call to its origin: number of the parameter, path inside the
+# argument, and the leaf, node or output that made it.
+Edge = tuple[int, tuple[int, ...], Any]
+
+
 class Leaf:
-    """Where a gradient ends: an input of the transform, or a variable."""
+    """The place where a gradient ends: an input of the transform, or a variable."""
 
     __slots__ = ("grad", "node_dtype", "node_shape")
 
@@ -70,11 +69,6 @@ class Output:
         self.index: int = index
         self.node_shape: Any = metas[0]
         self.node_dtype: Any = metas[1]
-
-
-# From a tracked input of a call to its origin: number of the parameter, path inside the
-# argument, and the leaf, node or output that made it.
-Edge = tuple[int, tuple[int, ...], Any]
 
 
 class GradNode:
@@ -146,7 +140,7 @@ class GradNode:
 
     @property
     def needs_input_grad(self) -> tuple[Any, ...]:
-        """For each positional input, whether its gradient is needed."""
+        """True for each positional input whose gradient is needed."""
         op = self.node_op
         edges = self.node_edges or ()
         if not op.nested_slots:
@@ -212,88 +206,17 @@ class UnaryNode(GradNode):
 
     @property
     def needs_input_grad(self) -> tuple[Any, ...]:
-        """For each positional input, whether its gradient is needed."""
+        """True for each positional input whose gradient is needed."""
         return (True, *(False,) * (self.node_op.positional_count - 1))
 
 
 def _nested_needs(value: Any, slot: int, tracked: set[Any]) -> Any:
-    """Whether gradients are needed, nested as an argument is; tuples as lists."""
+    """Return whether gradients are needed, nested as an argument is; tuples as lists."""
 
     def build(part: Any, needs: list[Any]) -> Any:
         return needs if type(part) is tuple else outline(part, needs)
 
     return map_paths(value, lambda _, path: (slot, path) in tracked, build)
-
-
-# ---- which values have derivatives ----
-
-
-def is_in(value: Any, values: Iterable[Any]) -> bool:
-    """Whether a value is one of these objects."""
-    return any(value is item for item in values)
-
-
-def is_differentiable(value: Any, blocked: Sequence[Any]) -> bool:
-    """Whether a result has a derivative, and gradients may flow through it."""
-    return is_array(value) and is_inexact(value.dtype) and not is_in(value, blocked)
-
-
-def metas_of(part: Any, blocked: Sequence[Any]) -> Any:
-    """Metas of one output, nested as it is; None where no gradient can flow."""
-    found = children(part)
-    if found is not None:
-        metas = [metas_of(item, blocked) for item in found]
-        return outline(part, metas) if type(part) in nests else metas
-    if not is_differentiable(part, blocked):
-        return None
-    return (tuple(part.shape), part.dtype, device_of(part))
-
-
-_FLAT = frozenset((tuple, type(None)))
-
-
-def flat_metas(outputs: Any) -> list[Any]:
-    """Metas of all outputs, one for each place that an edge can name."""
-    if type(outputs) is list and _FLAT.issuperset(map(type, outputs)):  # as usual
-        return outputs
-    if type(outputs) is list or type(outputs) in nests:
-        return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
-    return [outputs]
-
-
-class _Inexact(dict[Any, bool | None]):
-    """Dtype -> whether its values have derivatives; None for those that hide numbers.
-
-    Arrays of objects, dates and durations are computed with, and no gradient can follow.
-    Dtypes of other libraries are in a dict of their own: some have the hash of NumPy's,
-    and warn when they are compared with them.
-    """
-
-    def __missing__(self, dtype: Any) -> bool | None:
-        if not isinstance(dtype, np.dtype):
-            if dtype not in _foreign:
-                _foreign[dtype] = is_inexact(dtype)
-            return _foreign[dtype]
-        self[dtype] = found = None if dtype.kind in "OmM" else is_inexact(dtype)
-        return found
-
-
-_foreign: dict[Any, bool] = {}
-
-
-def hidden(op: RuleTable, out: Any) -> GradientError:
-    """The error for a tracked value that becomes an array of objects or durations."""
-    return op.error(
-        GradientError,
-        f" returns {abbreviated(out)} of a tracked value: no gradient goes through such an"
-        " array",
-        do="keep to arrays of numbers, or pass stop_gradient(x) for the value alone",
-    )
-
-
-inexact: _Inexact = _Inexact()
-# NumPy's object for most arrays: to compare it takes less than to look it up.
-double: np.dtype[Any] = np.dtype(np.float64)
 
 
 # ---- the tracer of reverse mode ----
@@ -321,7 +244,7 @@ class GradTracer(Tracer):
 
     __slots__ = ("node",)
 
-    def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
+    def __init__(self, interpreter: Interpreter, value: Any, node: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below = value
         self.box_place: Any = None
@@ -373,13 +296,13 @@ class GradTracer(Tracer):
 
 
 def end_of(value: Any, interpreter: Interpreter) -> Any:
-    """The node that made a tracer of this interpreter; None for other values."""
+    """Return the node that made a tracer of this interpreter, None for other values."""
     mine = isinstance(value, GradTracer) and value.interpreter is interpreter
     return value.node if mine else None
 
 
 def no_variable(y: Any) -> GradientError:
-    """The error for `backward` of a value that depends on no variable."""
+    """Return the error for `backward` of a value that depends on no variable."""
     return GradientError(
         f"backward: {show(y)} depends on no variable",
         do="compute it from x = variable(a), outside no_grad()",
@@ -396,12 +319,12 @@ class TrackedCall:
 
     def __init__(
         self,
-        interpreter: GradInterpreter,
+        interpreter: Interpreter,
         op: RuleTable,
         nodes: type[GradNode],
         args: Sequence[Any],
     ) -> None:
-        self.interpreter: GradInterpreter = interpreter
+        self.interpreter: Interpreter = interpreter
         self.op: RuleTable = op
         self.nodes: type[GradNode] = nodes
         self.args: Sequence[Any] = args
@@ -425,11 +348,11 @@ class TrackedCall:
         return value
 
     def lower(self, value: Any) -> Any:
-        """The value below a tracer of this gradient; other values as they are."""
+        """Return the value below a tracer of this gradient; other values as they are."""
         return self.interpreter.lower(value)
 
     def node(self) -> GradNode:
-        """A new node for the call."""
+        """Make the node of the call."""
         node = self.nodes(self.edges)
         if self.op.nested_slots:
             node.node_inputs = [emptied(value) for value in self.values]
@@ -448,7 +371,7 @@ class TrackedCall:
             setup(ctx=node, inputs=inputs, output=out)
 
     def track(self, node: GradNode, out: Any) -> Any:
-        """The result, with its differentiable arrays tracked to the node."""
+        """Return the result with its differentiable arrays tracked to the node."""
         schema = self.op.schema
         blocked = node.node_blocked
         if schema.single_return:
@@ -476,7 +399,7 @@ class TrackedCall:
     def _tracked(
         self, node: GradNode, parts: list[Any], blocked: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """As `track`, for several plain arrays: a third of the time."""
+        """Do what `track` does for several plain arrays, in a third of the time."""
         node.node_metas = metas = [metas_of(part, blocked) for part in parts]
         for at, meta in enumerate(metas):
             if meta is not None:
@@ -489,15 +412,88 @@ _PLAIN = frozenset((np.ndarray, *SCALARS))
 
 
 def emptied(value: Any) -> Any:
-    """The nesting of an argument, without the arrays in it."""
+    """Return the nesting of an argument, without the arrays in it."""
     return map_outline(value, lambda _: None)
 
 
 def observed_setup(op: RuleTable, setup: Any) -> Callable[..., None]:
-    """A setup function, shown to observers."""
+    """Return a setup function that is shown to observers."""
 
     def run(*args: Any, **keywords: Any) -> None:
         given = [*args, *keywords.values()][1:]  # without ctx, which comes first
         observed(op, "setup_context", setup, given)(*args, **keywords)
 
     return run
+
+
+# ---- which values have derivatives ----
+
+
+def is_in(value: Any, values: Iterable[Any]) -> bool:
+    """Return whether a value is one of these objects."""
+    return any(value is item for item in values)
+
+
+def is_differentiable(value: Any, blocked: Sequence[Any]) -> bool:
+    """Return whether a result has a derivative, and gradients may flow through it."""
+    return is_array(value) and is_inexact(value.dtype) and not is_in(value, blocked)
+
+
+def metas_of(part: Any, blocked: Sequence[Any]) -> Any:
+    """Return metas of one output, nested as it is; None where no gradient can flow."""
+    found = children(part)
+    if found is not None:
+        metas = [metas_of(item, blocked) for item in found]
+        return metas if type(part) in (list, tuple) else outline(part, metas)
+    if not is_differentiable(part, blocked):
+        return None
+    return (tuple(part.shape), part.dtype, device_of(part))
+
+
+def flat_metas(outputs: Any) -> list[Any]:
+    """Return metas of all outputs, one for each place that an edge can name."""
+    if type(outputs) is list and _FLAT.issuperset(map(type, outputs)):  # as usual
+        return outputs
+    if type(outputs) is tuple or type(outputs) not in nests:
+        return [outputs]
+    return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
+
+
+_FLAT = frozenset((tuple, type(None)))
+
+
+class _Inexact(dict[Any, bool | None]):
+    """Dtype -> whether its values have derivatives; None for those that hide numbers.
+
+    Arrays of objects, dates and durations are computed with, and no gradient can follow.
+    Dtypes of other libraries are in a dict of their own: some have the hash of NumPy's,
+    and warn when they are compared with them.
+    """
+
+    def __missing__(self, dtype: Any) -> bool | None:
+        if not isinstance(dtype, np.dtype):
+            if dtype not in _foreign:
+                _foreign[dtype] = is_inexact(dtype)
+            return _foreign[dtype]
+        self[dtype] = found = None if dtype.kind in "OmM" else is_inexact(dtype)
+        return found
+
+
+_foreign: dict[Any, bool] = {}
+
+
+inexact: _Inexact = _Inexact()
+
+
+# NumPy's object for most arrays: to compare it takes less than to look it up.
+double: np.dtype[Any] = np.dtype(np.float64)
+
+
+def hidden(op: RuleTable, out: Any) -> GradientError:
+    """Return the error for a tracked value that becomes an array of objects or dates."""
+    return op.error(
+        GradientError,
+        f" returns {abbreviated(out)} of a tracked value: no gradient goes through such an"
+        " array",
+        do="keep to arrays of numbers, or pass stop_gradient(x) for the value alone",
+    )

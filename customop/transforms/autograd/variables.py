@@ -19,7 +19,7 @@ from customop.core.interpreter import Mode, current_mode
 from customop.core.observe import open_modes
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
-from customop.core.rule_makers import Context
+from customop.core.rule_types import Context
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import GradientError
@@ -93,7 +93,7 @@ def stop_gradient(x: T) -> T:
 
 
 def _apart(x: Any) -> Any:
-    """The value without its tracking; a copy, as a formula may have saved it."""
+    """Return the value without its tracking; a copy, as a formula may have saved it."""
     value = stop_array(x)
     while type(value) is GradTracer and value.node is None:  # a buffer: nothing to stop
         value = value.below
@@ -316,7 +316,7 @@ class _EnableGradMode(Mode):
     kind = RuleKind("enable_grad")
 
     def find_outer(self) -> Mode | None:
-        """The first mode outside that is not of `no_grad`."""
+        """Return the first mode outside that is not of `no_grad`."""
         mode = current_mode.get()
         while isinstance(mode, _NoGradMode):
             mode = mode.outer

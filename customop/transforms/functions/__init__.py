@@ -1,5 +1,5 @@
-"""Plain functions with derivatives of their own: custom_vjp, custom_jvp, checkpoint.
+"""Plain functions with their own derivatives: custom_vjp, custom_jvp, checkpoint.
 
-A call of such a function is handled like that of an operator: `function_calls` makes it
-a table of rules, and `custom` derives what a rule for one mode leaves out.
+Transforms handle a call of such a function like a call of an operator: `function_calls`
+gives each call a table of rules, and `custom` derives the rule for the other mode.
 """

@@ -1,4 +1,4 @@
-"""checkpoint: run a function again for its gradient, instead of keeping values."""
+"""`checkpoint`: run a function again for its gradient, instead of keeping values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer, frozen
 from customop.errors import ArgumentError, GradientError, check_function
 from customop.transforms.autograd.grad import pull_back
-from customop.transforms.autograd.reverse import GradInterpreter
+from customop.transforms.autograd.reverse import interpreter_for
 from customop.transforms.autograd.tape import GradTracer
 from customop.transforms.functions.custom import Given
 from customop.transforms.functions.function_calls import (
@@ -30,34 +30,35 @@ from customop.transforms.functions.function_calls import (
     enter,
     moves,
 )
-from customop.transforms.generators import restored, set_states, sources, states_of
+from customop.transforms.generators import KnownSources, restored, set_states, states_of
 from customop.transforms.jvp import jvp
+from customop.transforms.runs import Subject, subject_of
 from customop.transforms.values import Carrier
 from customop.transforms.vmap_interpreter import BatchInterpreter
 
-# ---- values that a function uses and that are not among its arguments ----
+# ---- values that a function uses but that are not among its arguments ----
 
 
 class Outside(Mode):
-    """Finds the values of one transform that operators are called with, or replaces them.
+    """Finds or replaces the values of one transform that operators are called with.
 
-    It is a mode of the level of a transform: the tracers of inner transforms are handled
-    before it, so that it sees what rules call operators with.
+    The mode has the level of the transform. Tracers of inner transforms are handled
+    before it, so it sees the arguments that rules pass to operators.
 
     Parameters
     ----------
     top : Interpreter
         The transform that the values belong to.
     level : int
-        Of the mode.
+        The level of the mode.
     values, others : sequence of GradTracer, sequence of array
-        Values, and what operators get in place of them. Values that are not among them
-        are found, and operators get what is below them.
+        Values to replace, and their replacements. If none are given, the values are
+        recorded in `found`, and operators get the arrays below them.
 
     Attributes
     ----------
     found : dict of int to GradTracer
-        Values by the identity of their nodes, in the order of their use.
+        The recorded values by the identity of their nodes, in the order of their use.
     """
 
     kind: ClassVar[RuleKind] = RuleKind("outside")
@@ -73,8 +74,8 @@ class Outside(Mode):
         self.top: Interpreter = top
         self.found: dict[int, GradTracer] = {}
         self._level = level
-        # A snapshot of a value has its node. The values are kept, since identities are
-        # used again.
+        # Values are compared by their nodes, because a snapshot has the same node. They
+        # are kept alive, since Python reuses identities.
         self._values = values
         pairs = zip(values, others, strict=True)
         self._others: dict[int, Any] = {id(v.node): other for v, other in pairs}
@@ -85,14 +86,14 @@ class Outside(Mode):
         return self
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Run the operator on other values."""
+        """Run the operator on the values that replace its arguments."""
         return op.invoke([map_nested(value, self.put) for value in args])
 
     def put(self, value: Any) -> Any:
-        """The value that takes the place of another one."""
+        """Return the replacement of a value, and record the value if there is none."""
         if type(value) is not GradTracer or value.interpreter is not self.top:
             return value
-        if value.node is None:  # a constant
+        if value.node is None:  # a constant of the transform
             return frozen(value.below)
         if id(value.node) in self._others:
             return self._others[id(value.node)]
@@ -102,7 +103,7 @@ class Outside(Mode):
         return frozen(value.below)
 
     def see_write(self, box: Tracer) -> None:
-        """Raise for a write to a value from outside, which would lose its derivative."""
+        """Raise for a write to a value from outside: its derivative would be lost."""
         if box.interpreter is self.top:
             raise ArgumentError(
                 f"a value of {self.top.describe()} is written in place inside a function"
@@ -111,7 +112,7 @@ class Outside(Mode):
             )
 
 
-# ---- checkpoint: run a function again for its gradient, instead of keeping values ----
+# ---- checkpoint ----
 
 
 P = ParamSpec("P")
@@ -122,38 +123,40 @@ Compute = Callable[[Arrays], Arrays]
 
 
 def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
-    """Make a function that keeps only its arguments for backward, and runs again there.
+    """Make a function that saves only its arguments, and runs again in the backward pass.
 
-    It takes less memory, and more time: `fn` runs twice. Use it for parts of a long
-    computation, such as the layers of a network.
+    It takes less memory and more time, because `fn` runs twice. Use it for parts of a
+    long computation, such as the layers of a network.
 
     Parameters
     ----------
     fn : callable
-        Takes and returns pytrees of arrays; computes the same each time.
+        Takes and returns pytrees of arrays. It must compute the same values each time.
 
     Returns
     -------
     callable
-        Takes and returns what `fn` does.
+        Takes the arguments and returns the results of `fn`.
 
     Raises
     ------
     ArgumentError
-        If `fn` is not a function; from the function, if it writes its arguments.
+        If `fn` is not a function; from the function, if it writes to its arguments.
     GradientError
-        From the function: if it uses a traced value that is not an argument, and cannot
-        be taken as one; from backward, if it gives other values the second time.
+        From the function: if it uses a traced value that is not an argument and cannot
+        be made one. From backward: if the function returns other values the second
+        time.
 
     Notes
     -----
-    A generator of random numbers that `fn` is given, or names in its closure or globals,
-    starts from the same state the second time. Other sources of random numbers, and modes
-    such as `autocast` that are open only the first time, are noticed by the values.
+    A generator of random numbers that `fn` is given, or can reach through functions and
+    objects, starts from the same state the second time. Other sources of random numbers,
+    and modes such as `autocast` that are open only the first time, are detected by
+    comparing values.
 
-    Under reverse mode `fn` may use values of `grad` that are not its arguments; it then
-    runs twice more, to find them. Pass them as arguments to save that time. Values of
-    other transforms, and some of nested ones, are an error.
+    In reverse mode, `fn` may use values of `grad` that are not its arguments. It then
+    runs twice more to find them; pass them as arguments to save that time. Values of
+    other transforms, and some values of nested transforms, are an error.
 
     Examples
     --------
@@ -165,6 +168,7 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     check_function("checkpoint", fn)
     table = FunctionTable("checkpoint", fn)
     call: Callable[..., Any] = fn
+    subject, known = subject_of(fn), KnownSources(fn)
 
     @wraps(fn)
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -177,25 +181,30 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
             result = given.call(lambda args, kwargs: call(*args, **kwargs), inputs)
             return given.outputs(result, inputs)
 
-        found = sources(fn, leaves)
-        outputs = enter(_Checkpoint(table, compute, found), given.arrays)
+        call_of = _Checkpoint(table, subject, compute, known.now(leaves))
+        outputs = enter(call_of, given.arrays)
         return given.result(outputs)  # type: ignore[no-any-return]  # as fn
 
     return checkpointed
 
 
 class _Checkpoint(FunctionCall):
-    """One call. Its derivatives are functions with checkpoints too."""
+    """One call of a checkpointed function. Its derivatives have checkpoints too."""
 
     def __init__(
-        self, table: FunctionTable, compute: Compute, generators: Sequence[Any] = ()
+        self,
+        table: FunctionTable,
+        subject: Subject,
+        compute: Compute,
+        generators: Sequence[Any] = (),
     ) -> None:
         self.table: FunctionTable = table
+        self.subject: Subject = subject
         self.compute: Compute = compute
         self.generators: Sequence[Any] = generators
-        # Transforms whose values from outside it takes.
+        # Transforms whose outside values are already inputs.
         self.sources: tuple[Interpreter, ...] = ()
-        # States of the generators when it was first called.
+        # States of the generators at the first call.
         self.before: Sequence[tuple[Any, Any]] = ()
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -222,19 +231,19 @@ class _Checkpoint(FunctionCall):
             return grads
 
         arrays = [*saved, *(cotangents[i] for i in places)]
-        found = iter(enter(_Checkpoint(self.table, compute), arrays))
+        found = iter(enter(_Checkpoint(self.table, self.subject, compute), arrays))
         return [next(found) if w else None for w in wanted]
 
     def _pulled(
         self, inputs: Arrays, wanted: Sequence[bool], cotangents: Arrays
     ) -> tuple[Arrays, Arrays]:
-        """The outputs, and gradients of the wanted inputs."""
+        """Return the outputs, and the gradients of the wanted inputs."""
 
         def moving(*values: Any) -> list[Any]:
             return list(self.run(_replaced(inputs, wanted, values)))
 
         with Carrier() as carrier:
-            interpreter = GradInterpreter()
+            interpreter = interpreter_for(self.subject)
             interpreter.title = self.table.qualname
             at = carrier.carry([x for x, w in zip(inputs, wanted, strict=True) if w])
             outputs, pullback, _ = pull_back(interpreter, moving, tuple(at))
@@ -258,7 +267,9 @@ class _Checkpoint(FunctionCall):
             return [*outputs, *pushed]
 
         arrays = [*primals, *(t for t in tangents if t is not None)]
-        found = enter(_Checkpoint(self.table, compute, self.generators), arrays)
+        found = enter(
+            _Checkpoint(self.table, self.subject, compute, self.generators), arrays
+        )
         outputs, pushed = found[: numbers[0]], found[numbers[0] :]
         pairs = zip(outputs, pushed, strict=True)
         return outputs, [t if moves(y) else None for y, t in pairs]
@@ -272,12 +283,15 @@ class _Checkpoint(FunctionCall):
             rows = of_batch.around(*inputs)
             return [rows.front(v) for v in self.run(rows.of(inputs))]
 
-        return _Checkpoint(self.table, compute, self.generators)
+        return _Checkpoint(self.table, self.subject, compute, self.generators)
 
     def opened(
         self, error: GradientError, top: Interpreter, given: Arrays, inputs: Arrays
     ) -> tuple[FunctionCall, Arrays] | None:
-        """A call that takes values from outside too, and all its inputs; None for none."""
+        """Return a call with values from outside as more inputs, and all its inputs.
+
+        Return None if the error has another cause.
+        """
         if "intruder" not in vars(error):
             return None
         intruder: Interpreter = vars(error)["intruder"]
@@ -296,21 +310,21 @@ class _Checkpoint(FunctionCall):
     def _with_outside(
         self, source: Interpreter, outside: Sequence[Any], count: int
     ) -> _Checkpoint:
-        """The call with values from outside as further inputs."""
+        """Return the call with values from outside as more inputs."""
 
         def compute(values: Arrays) -> Arrays:
             top: Any = highest(source, values)
             with Outside(source, top.level, outside, values[count:]) as putting:
                 return [putting.put(y) for y in self.compute(values[:count])]
 
-        made = _Checkpoint(self.table, compute, self.generators)
+        made = _Checkpoint(self.table, self.subject, compute, self.generators)
         made.sources = (*self.sources, source)
         return made
 
-    # ---- the same values twice ----
+    # ---- comparison of both runs ----
 
     def _check_same(self, marks: Any, outputs: Arrays) -> None:
-        """Raise where the function gives other values than the first time."""
+        """Raise if the function returns other values than the first time."""
         if marks is None:
             return
         again = [_mark(y) for y in outputs]
@@ -326,7 +340,7 @@ class _Checkpoint(FunctionCall):
 
 
 def _replaced(inputs: Arrays, wanted: Sequence[bool], values: Arrays) -> list[Any]:
-    """Inputs with others in the wanted places."""
+    """Return the inputs, with the wanted ones replaced by `values`."""
     new = iter(values)
     return [next(new) if w else x for x, w in zip(inputs, wanted, strict=True)]
 
@@ -335,22 +349,22 @@ def _zeros(output: Any) -> Any:
     return np.zeros(output.shape, output.dtype)
 
 
-# Elements of an output that are compared.
+# How many elements of an output are compared, about.
 _ELEMENTS = 64
 
 
 class _Mark(NamedTuple):
-    """The parts of an output that are compared."""
+    """What is compared of an output."""
 
     shape: tuple[int, ...]
     dtype: Any
-    # The tracers around the array, whose elements are compared only below the same ones.
+    # The tracers around the array. Elements are compared only if these are the same.
     around: tuple[Any, ...]
     elements: Any
 
 
 def _mark(output: Any) -> _Mark:
-    """A mark of an output for the comparison; it has only some of its elements."""
+    """Return the mark of an output, with only some of its elements."""
     value, around = output, []
     while is_traced(value):
         around.append((type(value), getattr(value, "dim", None)))
@@ -364,7 +378,7 @@ def _mark(output: Any) -> _Mark:
 
 
 def _is_same(first: _Mark, second: _Mark) -> bool:
-    """Whether marks agree but for rounding, which may differ with the place in memory."""
+    """Return whether two marks agree up to rounding, which may vary between runs."""
     if first[:2] != second[:2]:
         return False
     a, b = first.elements, second.elements

@@ -1,4 +1,4 @@
-"""custom_vjp and custom_jvp: plain functions with derivatives written by hand."""
+"""`custom_vjp` and `custom_jvp`: plain functions with derivatives written by hand."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from customop.transforms.functions.function_calls import (
 from customop.transforms.values import Carrier, as_tangent
 from customop.transforms.vmap_interpreter import BatchInterpreter
 
-# ---- one rule ----
-# Calls of functions with a rule for one mode, which is transposed for the other.
+# ---- calls with a rule for one mode ----
+# The other mode transposes it.
 
 
 Arrays = Sequence[Any]
 
 
 class VjpCall(FunctionCall):
-    """A function with rules for reverse mode; forward mode transposes them."""
+    """A call with rules for reverse mode; forward mode transposes them."""
 
     def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> VjpCall:
-        """The same for a batch."""
+        """Return the call for a batch."""
         return _BatchedVjp(self, batch, dims)
 
 
 class JvpCall(FunctionCall):
-    """A function with a rule for forward mode; reverse mode transposes it."""
+    """A call with a rule for forward mode; reverse mode transposes it."""
 
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
-        """Compute the outputs, and record how tangents go through."""
+        """Compute the outputs, and record how tangents depend on tangents of the inputs."""
         outputs: list[Any] = []
 
         def push(*tangents: Any) -> Any:
@@ -74,7 +74,7 @@ class JvpCall(FunctionCall):
             return list(found[1])
 
         at = [x for x, w in zip(inputs, wanted, strict=True) if w]
-        carrier = Carrier()  # without an end, for the pullback
+        carrier = Carrier()  # never closed: the pullback uses it later
         zeros = carrier.carry(tuple([call_numpy(np.zeros_like, x) for x in at]))
         interpreter = GradInterpreter()
         interpreter.title = self.table.qualname
@@ -85,20 +85,21 @@ class JvpCall(FunctionCall):
         def carried_pullback(cotangents: Any) -> Any:
             return carrier.uncarry(pullback(carrier.carry(cotangents)))
 
-        # The tangents are checked as results: they may depend on a value from outside.
+        # Tangents are returned as saved values, so that they are checked like results:
+        # they may depend on a value from outside.
         is_moved = [t is not None for t in tangents]
         rest = (carried_pullback, wanted, is_moved)
         return Forward(outputs, [t for t in tangents if is_traced(t)], rest)
 
     def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
-        """Gradients of the inputs: the transpose of the recorded tangents."""
+        """Return the gradients of the inputs, by transposing the recorded tangents."""
         pullback, wanted, is_moved = rest
         pairs = zip(cotangents, is_moved, strict=True)
         found = iter(pullback([g if moved else None for g, moved in pairs]))
         return [next(found) if w else None for w in wanted]
 
     def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> JvpCall:
-        """The same for a batch."""
+        """Return the call for a batch."""
         return _BatchedJvp(self, batch, dims)
 
 
@@ -109,7 +110,7 @@ CallT = TypeVar("CallT", bound=FunctionCall)
 
 
 class _BatchOf(FunctionCall, Generic[CallT]):
-    """A batch of a call, by a rule of either mode."""
+    """A batch of a call."""
 
     def __init__(
         self, inner: CallT, batch: BatchInterpreter, dims: Sequence[int | None]
@@ -165,7 +166,7 @@ class _BatchedJvp(_BatchOf[JvpCall], JvpCall):
         return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]
 
 
-# ---- custom_vjp: plain functions with derivatives written by hand ----
+# ---- custom_vjp and custom_jvp ----
 
 
 P = ParamSpec("P")
@@ -178,7 +179,7 @@ CustomT = TypeVar("CustomT", bound="CustomFunction[..., Any]")
 
 
 class Given:
-    """The arguments of one call, and what it returned."""
+    """The arguments of one call, and its result."""
 
     __slots__ = ("parts", "results", "table")
 
@@ -187,14 +188,14 @@ class Given:
         self.parts: Parts
         self.parts = Parts(tuple(args))
         self._fix_sizes()
-        # Filled when the function has run.
+        # Set after the function has run.
         self.results: Parts | None = None
 
     def _fix_sizes(self) -> None:
-        """Replace symbolic sizes by numbers, with guards, in a call that is to be a node.
+        """Replace symbolic sizes by guarded numbers, if the call will become a node.
 
-        Its function runs again with arrays whose sizes may be others. Where derivatives
-        are taken, the call is opened, and its sizes stay as they are.
+        The function of a node may run again with arrays of other sizes. If the call is
+        differentiated, it is traced through instead, and its sizes stay symbolic.
         """
         leaves = self.parts.leaves
         if any(isinstance(v, Symbolic) for v in leaves):
@@ -208,24 +209,24 @@ class Given:
         return [self.parts.leaves[i] for i in self.parts.at]
 
     def call(self, fn: Callable[..., Any], inputs: Arrays) -> Any:
-        """Call a function with other arrays, which it cannot write."""
+        """Call a function with read-only arrays in the places of its arguments' arrays."""
         with unwritten_inputs(self.table):
             return fn(*self.parts.tree(sealed_inputs(inputs)))
 
     def outputs(self, result: Any, inputs: Arrays) -> list[Any]:
-        """The arrays of a result, each an array of its own."""
+        """Return the arrays of a result, none of which shares memory with another."""
         self.results, arrays = Parts.of(result)
         return own(arrays, inputs)
 
     def result(self, outputs: Arrays) -> Any:
-        """The result with other arrays."""
+        """Return the result with `outputs` as its arrays."""
         assert self.results is not None
         return self.results.tree(outputs)
 
 
 @contextmanager
 def unwritten_inputs(table: FunctionTable) -> Iterator[None]:
-    """Explain the error of NumPy for an argument that is written in place."""
+    """Explain NumPy's error for writing to an argument."""
     try:
         yield
     except ValueError as error:
@@ -240,7 +241,7 @@ def unwritten_inputs(table: FunctionTable) -> Iterator[None]:
         ) from error
 
 
-# ---- what both decorators share ----
+# ---- shared code of both decorators ----
 
 
 class CustomFunction(ABC, Generic[P, R]):
@@ -258,7 +259,7 @@ class CustomFunction(ABC, Generic[P, R]):
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function; transforms use its own rules."""
+        """Call the function; transforms use its custom rules."""
         if not any(is_traced(v) for v in flatten((args, kwargs))[0]):
             return self.fn(*args, **kwargs)
         values = self._positional(args, kwargs)
@@ -274,10 +275,10 @@ class CustomFunction(ABC, Generic[P, R]):
 
     @abstractmethod
     def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
-        """The call, as transforms handle it."""
+        """Return the call, as transforms handle it."""
 
     def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """All arguments by position, because rules take them so."""
+        """Return all arguments by position, because rules take them that way."""
         signature = _signature(self.fn)
         if signature is None and not kwargs:
             return list(args)
@@ -310,7 +311,7 @@ class CustomFunction(ABC, Generic[P, R]):
         return value
 
     def missing(self, method: str) -> MissingRuleError:
-        """The error for a derivative without a rule."""
+        """Return the error for a function without a rule for derivatives."""
         return self.table.error(
             MissingRuleError,
             " has no rule for derivatives",
@@ -322,7 +323,7 @@ class CustomFunction(ABC, Generic[P, R]):
 
 @lru_cache(maxsize=256)
 def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a function; None for one of C, whose defaults are left alone."""
+    """Return the signature of a function; None for C functions, to keep their defaults."""
     if isinstance(fn, np.ufunc | BuiltinFunctionType):
         return None
     try:
@@ -346,7 +347,7 @@ def _argnums(title: str, given: Any) -> tuple[int, ...]:
 
 
 def _with_constants(args: Sequence[Any], constants: dict[int, Any]) -> list[Any]:
-    """All arguments in order, from those that move and the others."""
+    """Return all arguments in order: `args`, with the constants inserted."""
     found = list(args)
     for i in sorted(constants):
         found.insert(i, constants[i])
@@ -354,7 +355,7 @@ def _with_constants(args: Sequence[Any], constants: dict[int, Any]) -> list[Any]
 
 
 class CallOfUser(FunctionCall, Generic[CustomT]):
-    """A call of a function that has a rule of its own."""
+    """A call of a function that the user gave a rule."""
 
     def __init__(
         self, custom: CustomT, given: Given, constants: dict[int, Any]
@@ -366,17 +367,17 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Equal for calls that do the same."""
+        """A key that is equal for calls that do the same."""
         constants = tuple(self.constants.items())
         return (self.custom, self.given.parts.identity, constants)
 
     @property
     def first(self) -> list[Any]:
-        """The arguments that are not differentiated, as rules get them."""
+        """The arguments that are not differentiated, which rules get first."""
         return [self.constants[i] for i in sorted(self.constants)]
 
     def with_all(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the arguments that move, which calls one of all arguments."""
+        """Return `fn` as a function of only the arguments that are differentiated."""
         return lambda *args: fn(*_with_constants(args, self.constants))
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -389,7 +390,7 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
 
 
 class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
-    """Give a plain function a gradient of its own.
+    """Give a plain function a custom gradient.
 
     Parameters
     ----------
@@ -397,7 +398,7 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         Takes and returns pytrees of arrays.
     nondiff_argnums : int or sequence of int
         Positions of arguments that are not differentiated, such as functions. They may
-        not hold traced values, and come first among the arguments of `bwd`.
+        not contain traced values, and they come first among the arguments of `bwd`.
 
     Attributes
     ----------
@@ -408,14 +409,14 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
 
     Notes
     -----
-    Use it where the gradient that follows from the operators inside `fn` is not wanted:
-    it is unstable, it is slow, or another one is meant. For code that transforms cannot
-    see into, such as a C library, make an operator with `custom_op`.
+    Use it if the gradient that follows from the operators inside `fn` is unstable,
+    slow, or not the one you want. For code that transforms cannot see into, such as a C
+    library, make an operator with `custom_op`.
 
-    The function may not write its arguments in place, and under a transform its results
-    are arrays of their own. A traced value that is not an argument is an error if it
-    belongs to the transform that needs the gradient. Forward mode uses the transpose of
-    `bwd`. The names and forms are JAX's.
+    The function may not write to its arguments. Under a transform its results do not
+    share memory with arguments or each other. A traced value that is not an argument is
+    an error if it belongs to the transform that needs the gradient. Forward mode uses
+    the transpose of `bwd`. Names and signatures are those of JAX.
 
     Examples
     --------
@@ -447,7 +448,7 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[[Any, Any], Any]
     ) -> None: ...
     @overload
-    def defvjp(  # type: ignore[overload-cannot-match]  # a longer one does
+    def defvjp(  # type: ignore[overload-cannot-match]  # longer lambdas match it
         self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[..., Any]
     ) -> None: ...
     def defvjp(self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[..., Any]) -> None:
@@ -459,8 +460,8 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
             Takes the arguments of the function; returns ``(output, residuals)``. The
             residuals are any pytree, and go to `bwd`.
         bwd : callable
-            ``bwd(residuals, g)``, where `g` is the gradient of the output, nested as the
-            output; returns a tuple with a gradient for each argument, None for zero.
+            ``bwd(residuals, g)``, where `g` is the gradient of the output and is nested
+            like it. Returns a tuple with a gradient for each argument, None for zero.
             Arguments in `nondiff_argnums` come first, and have no gradient.
 
         Raises
@@ -513,7 +514,7 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
         return self._gradients(grads, wanted)
 
     def _gradients(self, grads: Any, wanted: Sequence[bool]) -> list[Any]:
-        """The gradients one by one; raise unless they fit the arguments."""
+        """Return the gradients as a flat list; raise if they do not fit the arguments."""
         parts = self.given.parts
         tree = parts.tree(self.given.arrays)
         bwd: Any = self.custom.bwd
@@ -559,7 +560,7 @@ def _sealed_or_none(values: Arrays) -> list[Any]:
 
 
 class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
-    """Give a plain function a derivative of its own, by a rule for tangents.
+    """Give a plain function a custom derivative, by a rule for tangents.
 
     Parameters
     ----------
@@ -567,7 +568,7 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         Takes and returns pytrees of arrays.
     nondiff_argnums : int or sequence of int
         Positions of arguments that are not differentiated, such as functions. They may
-        not hold traced values, and come first among the arguments of the rule.
+        not contain traced values, and they come first among the arguments of the rule.
 
     Attributes
     ----------
@@ -578,9 +579,9 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
 
     Notes
     -----
-    Gradients use the transpose of the rule, whose tangent must be linear in the tangents
-    that it is given. What `custom_vjp` says of arguments and results holds here too. The
-    names and forms are JAX's.
+    Gradients use the transpose of the rule, so the tangent that it returns must be
+    linear in the tangents that it gets. The notes of `custom_vjp` about arguments and
+    results apply here too. Names and signatures are those of JAX.
 
     Examples
     --------
@@ -610,15 +611,15 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         Parameters
         ----------
         jvp : callable
-            ``jvp(primals, tangents)``, two tuples; returns ``(output, tangent)``. The
-            tangent of an argument is zeros where it does not move, 0.0 for a number or
-            an array of integers, and None for any other value. Arguments in
+            ``jvp(primals, tangents)``, with two tuples; returns ``(output, tangent)``.
+            The tangent of an argument is an array of zeros if it does not move, 0.0 for
+            a number or an array of integers, and None for any other value. Arguments in
             `nondiff_argnums` come first.
 
         Returns
         -------
         callable
-            The rule, so that this can be used as a decorator.
+            The rule itself, so that this method can be used as a decorator.
 
         Raises
         ------
@@ -648,8 +649,8 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         Parameters
         ----------
         *jvps : callable or None
-            ``jvp(t, out, *args)``: the tangent of the output, for the tangent `t` of this
-            argument. None where the derivative is zero.
+            ``jvp(t, out, *args)`` returns the tangent of the output for the tangent `t`
+            of this argument. None if the derivative is zero.
 
         Raises
         ------
@@ -667,7 +668,7 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
                 do="register one rule by defjvp",
             )
 
-        call: Any = self  # with tracers, which are not of the types in P
+        call: Any = self  # called with tracers, which do not have the types in P
 
         def jvp(primals: Any, tangents: Any) -> Any:
             out = call(*primals)
@@ -704,7 +705,7 @@ class _JvpOfUser(CallOfUser[custom_jvp[..., Any]], JvpCall):
         return outputs, self._tangents(outputs, found[1])
 
     def _tangents(self, outputs: Arrays, tangent: Any) -> list[Any]:
-        """The tangents one by one; raise unless they fit the outputs."""
+        """Return the tangents as a flat list; raise if they do not fit the outputs."""
         results = self.given.results
         assert results is not None
         try:
@@ -729,7 +730,7 @@ class _JvpOfUser(CallOfUser[custom_jvp[..., Any]], JvpCall):
 
 
 def _direction(tangent: Any, primal: Any) -> Any:
-    """A tangent as rules get it: zeros where an array of floats does not move."""
+    """Return a tangent as rules get it: zeros for an array of floats that does not move."""
     if tangent is None:
         return call_numpy(np.zeros_like, primal) if moves(primal) else None
     return sealed_inputs([tangent])[0]

@@ -1,4 +1,4 @@
-"""Calls of functions with derivatives of their own, as transforms see them."""
+"""How transforms handle calls of functions with their own derivatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from customop.core.contract import readonly
 from customop.core.interpreter import Interpreter, current_mode, highest, leaked
 from customop.core.observe import observed, observers
 from customop.core.rule_kind import Definition, Row
-from customop.core.rule_makers import BatchInfo
+from customop.core.rule_types import BatchInfo
 from customop.core.table import CallWriter, Plans, RuleTable
 from customop.core.tracer import Pinned, frozen, handle_boxes
 from customop.errors import GradientError, LeakedTracerError, place
@@ -32,17 +32,17 @@ from customop.transforms.autograd.tape import GradNode, GradTracer, TrackedCall
 from customop.transforms.autograd.variables import stop_gradient
 from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
 
-# Captures calls for graph files.
+# The module that captures calls for graph files; imported on first use.
 function_operators: ModuleType = later(
     import_module, "customop.transforms.functions.function_operators"
 )
 
 
-# ---- arguments and results of a function as lists of arrays, and back ----
+# ---- arguments and results as lists of arrays ----
 
 
 class Parts:
-    """A tree without its arrays.
+    """A pytree without its arrays.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Parts:
     leaves : list
         All leaves, with None in the places of arrays.
     at : list of int
-        Those places.
+        The places of the arrays.
     """
 
     __slots__ = ("at", "leaves", "structure")
@@ -63,14 +63,14 @@ class Parts:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key, equal for trees that differ in their arrays alone."""
+        """A key that is equal for trees that differ only in their arrays."""
         at = set(self.at)
         others = [v for i, v in enumerate(self.leaves) if i not in at]
         return (self.structure, *((type(v), repr(v)) for v in others))
 
     @classmethod
     def of(cls, tree: Any) -> tuple[Parts, list[Any]]:
-        """The parts of a tree, and its arrays."""
+        """Split a tree into its parts and its arrays."""
         parts = cls(tree)
         arrays = [parts.leaves[i] for i in parts.at]
         for i in parts.at:
@@ -78,11 +78,15 @@ class Parts:
         return parts, arrays
 
     def tree(self, arrays: Sequence[Any]) -> Any:
-        """The tree with these arrays."""
+        """Return the tree with `arrays` in their places."""
         return unflatten(self.structure, self._placed(self.leaves, arrays))
 
     def beside(self, values: Sequence[Any]) -> Any:
-        """A tree of derivatives: 0.0 beside numbers and integers, None beside the rest."""
+        """Return a tree of derivatives, nested like this tree.
+
+        It has `values` in the places of arrays (0.0 for None), 0.0 in the places of
+        numbers, and None in all others.
+        """
         numbers = [_zero(leaf) for leaf in self.leaves]
         given = [0.0 if value is None else value for value in values]
         return unflatten(self.structure, self._placed(numbers, given))
@@ -99,21 +103,21 @@ def _zero(leaf: Any) -> Any:
 
 
 def moves(value: Any) -> bool:
-    """Whether an array has derivatives."""
+    """Return whether an array can have derivatives."""
     return bool(is_inexact(value.dtype))
 
 
 def sealed_inputs(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs as a function may see them: it cannot write them."""
+    """Return read-only versions of inputs."""
     return [readonly(value) for value in inputs]
 
 
 def own(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Results as arrays of their own: a copy of each that is an input, or a part of one."""
+    """Copy results that share memory with inputs or other results; return all of them."""
     seen = [*inputs]
     found = []
     for value in outputs:
-        new = value.copy("K") if _is_shared(value, seen) else value  # keeps scalars
+        new = value.copy("K") if _is_shared(value, seen) else value  # scalars stay
         found.append(frozen(new))
         seen.append(value)
     return found
@@ -132,27 +136,26 @@ def _is_shared(value: Any, seen: Sequence[Any]) -> bool:
     )
 
 
-# ---- a call of a function with derivatives of its own, as transforms see it ----
+# ---- a call of a function with its own derivatives ----
 # The function and its rules take and return lists of arrays. Each call has a table with
-# rules for the three transforms, so their interpreters handle it like any operator. A
-# rule gets values of lower levels, and calls the function on them: `enter` then finds
-# the next interpreter. So every nesting works, and the rules are used under all of
-# them.
+# rules for the three transforms, so their interpreters handle it like an operator. A
+# rule gets values of lower levels and calls the function on them; `enter` then finds
+# the next interpreter. So every nesting works and uses the custom rules.
 
 
 Arrays = Sequence[Any]
 
 
 class Forward(NamedTuple):
-    """The results of the first half of reverse mode.
+    """The results of the forward pass of reverse mode.
 
     Attributes
     ----------
     outputs : sequence of array
     saved : sequence of array
-        Arrays that the second half needs.
+        Arrays that the backward pass needs.
     rest : object
-        What else it needs.
+        Other values that the backward pass needs.
     """
 
     outputs: Arrays
@@ -161,9 +164,9 @@ class Forward(NamedTuple):
 
 
 class FunctionTable(RuleTable):
-    """The table of one function; a copy of it has the rules of one call."""
+    """The rule table of one function. Each call gets a copy with its own rules."""
 
-    # That call.
+    # The call that the copy belongs to.
     made_for: FunctionCall
 
     def __init__(self, title: str, fn: Callable[..., Any]) -> None:
@@ -180,7 +183,7 @@ class FunctionTable(RuleTable):
         )
 
     def writer(self, args: Sequence[Any], sizes: Any) -> CallWriter:
-        """Who writes the call to a graph file; `args` are those of its node."""
+        """Return the object that writes a call to a graph file; `args` are its node's."""
         inputs = [node.val for node in args[0]]
         writer: CallWriter = function_operators.FunctionWriter(
             self.made_for, inputs, sizes
@@ -188,7 +191,7 @@ class FunctionTable(RuleTable):
         return writer
 
     def of_call(self, fn: FunctionCall, top: Interpreter) -> FunctionTable:
-        """The table for a call that an interpreter handles."""
+        """Return a copy of the table with the rules of one call."""
         table = copy.copy(self)
         table.made_for = fn
         table.plans = Plans()
@@ -206,27 +209,28 @@ class FunctionTable(RuleTable):
 
 
 class FunctionCall(ABC):
-    """One call of a function with derivatives of its own; a batch of it is one too.
+    """One call of a function with its own derivatives, or a batch of such calls.
 
     Attributes
     ----------
     table : FunctionTable
-        That of the function, for messages and observers.
+        The table of the function, for messages and observers.
     """
 
     table: FunctionTable
-    # ``push(primals, tangents)`` gives the outputs and their tangents; those of constants
-    # are None. Without it forward mode transposes the rule of reverse mode.
+    # ``push(primals, tangents)`` returns the outputs and their tangents; the tangent of
+    # a constant is None. If `push` is None, forward mode transposes the reverse-mode
+    # rule.
     push: Any = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key, equal for calls that compute the same from the same arrays."""
+        """A key that is equal for calls that compute the same from the same arrays."""
         return (self,)
 
     @property
     def has_rule(self) -> bool:
-        """Whether its derivatives are known."""
+        """Whether the call has a rule for derivatives."""
         return True
 
     @abstractmethod
@@ -235,34 +239,35 @@ class FunctionCall(ABC):
 
     @abstractmethod
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
-        """Compute the outputs, and what the gradients of the wanted inputs need."""
+        """Compute the outputs, and whatever the gradients of the wanted inputs need."""
 
     @abstractmethod
     def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
-        """Gradients of the inputs, None for zero; cotangents are None for integers."""
+        """Return gradients of the inputs, None for zero; a cotangent of integers is None."""
 
     @abstractmethod
     def batched(
         self, batch: BatchInterpreter, dims: Sequence[int | None]
     ) -> FunctionCall:
-        """The same for a batch, whose outputs have the axis of the batch in front."""
+        """Return the call for a batch; its outputs have the axis of the batch in front."""
 
     def opened(
         self, error: GradientError, top: Interpreter, given: Arrays, inputs: Arrays
     ) -> tuple[FunctionCall, Arrays] | None:
-        """A call that takes values from outside too, and all its inputs; None for none.
+        """Return a call with values from outside as more inputs, and all its inputs.
 
-        `given` are the inputs, and `inputs` those below the transform `top`, under which
-        the error was raised.
+        Return None if the call cannot be changed so. `given` are the inputs, and
+        `inputs` are the values below the transform `top`, under which the error was
+        raised.
         """
         return None
 
 
-# ---- who handles a call ----
+# ---- choice of the interpreter ----
 
 
 def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
-    """Call a function on values of any level."""
+    """Call a function on values of any level; the highest interpreter handles it."""
     top = highest(None, inputs)
     if top is not None and _is_stopped(top):
         inputs = [stop_gradient(v) if is_traced(v) else v for v in inputs]
@@ -279,9 +284,9 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
 
 
 def _is_stopped(top: Interpreter) -> bool:
-    """Whether the call is inside `no_grad`, which is inside the transform.
+    """Return whether the call is inside a `no_grad` that is inside the transform.
 
-    Other modes see the operators that the function calls.
+    Other modes need no check: they see the operators that the function calls.
     """
     mode = current_mode.get()
     while mode is not None:
@@ -292,20 +297,20 @@ def _is_stopped(top: Interpreter) -> bool:
 
 
 def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
-    """Raise for values that depend on one of this transform that is not an argument."""
+    """Raise if a value depends on a value of `top` that is not an argument."""
     if any(found is top for v in values for found in _interpreters(v)):
         raise _not_closed(fn, top)
 
 
 def check_below(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
-    """Raise for results that are not of lower levels, as the arguments are."""
+    """Raise if a result belongs to the level of `top` or above, unlike the arguments."""
     intruder = _intruder(top, values)
     if intruder is not None:
         raise _not_closed(fn, intruder)
 
 
 def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
-    """A transform of this level or above it that a value depends on."""
+    """Return a transform at or above the level of `top` that a value uses, or None."""
     found: Interpreter | None = highest(None, values)
     return found if found is not None and found.level >= top.level else None
 
@@ -325,7 +330,7 @@ def _not_closed(fn: FunctionCall, intruder: Interpreter) -> GradientError:
 
 
 def _interpreters(value: Any) -> Iterator[Interpreter]:
-    """The interpreters of a traced value, and of the values below it."""
+    """Yield the interpreters of a traced value and of the values below it."""
     while is_traced(value):
         yield value.interpreter
         value = value.below
@@ -335,7 +340,7 @@ def _interpreters(value: Any) -> Iterator[Interpreter]:
 
 
 class FunctionRule(GradRule):
-    """The rule in the table of a call. Its plan does the work."""
+    """The reverse-mode rule in the table of a call. The table's plan does the work."""
 
     __slots__ = ("where",)
     backward = None
@@ -344,25 +349,25 @@ class FunctionRule(GradRule):
         self.where: str = where
 
     def forward(self, call: GradCall) -> Any:
-        """Not called: the table has a plan."""
+        """Raise: it is never called, because the table has a plan."""
         raise AssertionError(self)
 
     def check(self, op: Definition) -> None:
-        """Fits every function."""
+        """Accept every function."""
 
     @property
     def backward_place(self) -> str:
-        """File and line of the function."""
+        """The file and line of the function."""
         return self.where
 
     @property
     def places(self) -> tuple[str, ...]:
-        """File and line of the function."""
+        """The file and line of the function."""
         return (self.where,)
 
 
 class FunctionNode(GradNode):
-    """One call under reverse mode."""
+    """The node of one call under reverse mode."""
 
     node_call: FunctionCall
     node_rest: Any
@@ -370,7 +375,7 @@ class FunctionNode(GradNode):
 
     @staticmethod
     def node_backward(node: FunctionNode, cotangents: Arrays) -> tuple[Any, ...]:
-        """Gradients of the arrays."""
+        """Return the gradients of the arrays."""
         top = node.node_top
         try:
             found = node.node_call.backward(
@@ -387,7 +392,7 @@ class FunctionNode(GradNode):
 def _plan(
     fn: FunctionCall, op: FunctionTable, interpreter: GradInterpreter, args: Any
 ) -> Any:
-    """Run a call under reverse mode, and note how to go back through it."""
+    """Run a call under reverse mode, and record what its backward pass needs."""
     call = TrackedCall(interpreter, op, FunctionNode, args)
     inputs = call.values[0]
     if not call.edges:
@@ -429,15 +434,16 @@ def _by_vmap(
     return list(found), [0] * len(found)
 
 
-# ---- rows of batches, for functions with derivatives of their own under vmap ----
+# ---- rows of batches ----
 
 
 class Rows:
-    """Makes rows of batches, and batches of rows again.
+    """Converts batches to rows, and rows to batches.
 
-    The interpreter of the vmap itself is used where that is possible, so that a function
-    may use other rows of the same batch. It is not where the vmap has ended, or where
-    another transform runs around the function: a tracer holds values of lower levels.
+    The interpreter of the vmap is used if possible, so that a function may use other
+    rows of the same batch. A new one is needed if the vmap has ended, or if another
+    transform runs around the function, because a tracer may only hold values of lower
+    levels.
     """
 
     __slots__ = ("batch", "dims", "fn", "outer")
@@ -452,11 +458,11 @@ class Rows:
         self.fn: FunctionCall = fn
         self.batch: BatchInterpreter = batch
         self.dims: Sequence[int | None] = dims
-        # The interpreter of the vmap where it is not used: its rows are an error.
+        # The interpreter of the vmap if it is not used. Its rows are then an error.
         self.outer: BatchInterpreter | None = outer
 
     def around(self, *values: Any) -> Rows:
-        """The same with an interpreter that can hold these values."""
+        """Return this object, or one with a new interpreter that can hold these values."""
         batch = self.batch
         top = highest(None, values)
         if batch.alive and (top is None or top.level < batch.level):
@@ -468,7 +474,7 @@ class Rows:
         return Rows(self.fn, new, self.dims, batch)
 
     def of(self, values: Arrays, dims: Sequence[int | None] | None = None) -> list[Any]:
-        """Rows of values; None stays."""
+        """Convert batches to rows; None stays."""
         pairs = zip(values, self.dims if dims is None else dims, strict=True)
         return [
             v if d is None or v is None else BatchTracer(self.batch, frozen(v), d)
@@ -476,7 +482,7 @@ class Rows:
         ]
 
     def front(self, value: Any) -> Any:
-        """A batch of rows with its axis in front; None stays."""
+        """Convert a row to a batch with its axis in front; None stays."""
         if value is None:
             return None
         if self.outer is not None:
@@ -491,7 +497,7 @@ class Rows:
         return below if dim == 0 else call_numpy(np.moveaxis, below, dim, 0)
 
     def gradient(self, value: Any, dim: int | None) -> Any:
-        """The gradient of an input: the sum over all rows where they share it."""
+        """Return the gradient of an input, summed over the rows if they share the input."""
         if value is None:
             return None
         batch = self.front(value)

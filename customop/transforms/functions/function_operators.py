@@ -1,8 +1,8 @@
-"""Functions with derivatives of their own as operators of graphs and graph files.
+"""Functions with their own derivatives as operators, for graph files.
 
-Graph files have these operators in the place of calls of `custom_vjp`, `custom_jvp` and
-`checkpoint`, whose Python functions another process does not have. The graphs are captured
-when the file is written.
+In graph files these operators replace calls of `custom_vjp`, `custom_jvp` and
+`checkpoint`, because another process does not have the Python functions. The graphs
+that the operators hold are captured when the file is written.
 """
 
 from __future__ import annotations
@@ -35,25 +35,24 @@ from customop.transforms.trace.graph_tracer import GraphTracer
 from customop.transforms.trace.recorder import Trace
 from customop.transforms.values import or_zeros
 
-# ---- graphs ----
-# Functions with derivatives of their own, as operators that hold graphs of them.
+# ---- calls whose functions are graphs ----
 
 
 Arrays = Sequence[Any]
 
-# The calls whose graphs run: rules may call their own function again.
+# The calls whose graphs are running. A rule may call its own function again.
 _running: ContextVar[dict[str, Any]] = ContextVar("customop_functions", default={})  # noqa: B039  # replaced, never changed
 
 
 class _OfGraphs:
-    """Base of both forms.
+    """Base of the calls whose functions are graphs.
 
     Parameters
     ----------
     key : str
-        How `again_op` in the graphs names this call.
+        The name of this call, by which `again_op` finds it.
     function : GraphModule
-        Of the function itself.
+        The graph of the function itself.
     """
 
     def __init__(self, title: str, key: str, function: GraphModule) -> None:
@@ -63,7 +62,7 @@ class _OfGraphs:
 
     @contextmanager
     def _known(self) -> Iterator[None]:
-        """Let `again_op` find this call."""
+        """Make this call known to `again_op` while a block runs."""
         token = _running.set({**_running.get(), self.key: self})
         try:
             yield
@@ -79,7 +78,7 @@ class _OfGraphs:
         return (type(self), self.function)
 
     def missing(self, rule: str) -> MissingRuleError:
-        """The error for a derivative that the file does not have."""
+        """Return the error for a rule that the file does not have."""
         return self.table.error(
             MissingRuleError,
             f" has no {rule}, since the function had none when its graph was saved",
@@ -90,7 +89,7 @@ class _OfGraphs:
 
 
 class _VjpOfGraphs(_OfGraphs, VjpCall):
-    """A call whose gradient is two graphs."""
+    """A call of a custom_vjp, whose rules are two graphs."""
 
     def __init__(
         self,
@@ -128,7 +127,7 @@ class _VjpOfGraphs(_OfGraphs, VjpCall):
 
 
 class _JvpOfGraphs(_OfGraphs, JvpCall):
-    """A call whose rule for tangents is a graph."""
+    """A call of a custom_jvp, whose rule is a graph."""
 
     def __init__(
         self,
@@ -196,7 +195,7 @@ def _run_again(arrays: Arrays, key: str) -> list[Any]:
 
 
 def _operator(name: str, run: Callable[..., Any], schema: str) -> Operator[..., Any]:
-    """An operator whose body every transform sees."""
+    """Define an operator whose body is visible to every transform."""
     op: Operator[..., Any] = custom_op(
         f"functions::{name}", run, mutates_args=(), schema=f"({schema}) -> Array[]"
     )
@@ -221,18 +220,18 @@ checkpoint_op: Operator[..., Any] = _operator(
 again_op: Operator[..., Any] = _operator("again", _run_again, "Array[] arrays, str key")
 
 
-# ---- calls of functions with derivatives of their own, captured for graph files ----
+# ---- capture for graph files ----
 
 
 class FunctionWriter:
-    """Captures a call.
+    """Captures the graphs of a call for a graph file.
 
     Parameters
     ----------
     call : FunctionCall
     inputs : sequence of FakeArray
     sizes : SizeContext or None
-        Of the graph around it.
+        The sizes of the graph around the call.
     """
 
     def __init__(self, call: FunctionCall, inputs: Arrays, sizes: Any) -> None:
@@ -243,16 +242,16 @@ class FunctionWriter:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key, equal for calls with the same graphs."""
+        """A key that is equal for calls with the same graphs."""
         shapes = [(str(x.dtype), str(tuple(x.shape))) for x in self.inputs]
         return (*self.call.identity, *shapes)
 
     def again(self, key: str) -> tuple[Any, list[Any]]:
-        """The operator for a call inside its own graphs."""
+        """Return the operator for a call inside its own graphs."""
         return again_op, [key]
 
     def operator(self, key: str) -> tuple[Any, list[Any]]:
-        """The operator, and its arguments after the arrays."""
+        """Return the operator for the call, and its arguments after the arrays."""
         function, outputs = self._graph("the body", self.call.run, self.inputs)
         if isinstance(self.call, JvpCall):
             return jvp_op, [key, function, *self._rule(outputs)]
@@ -261,7 +260,7 @@ class FunctionWriter:
         return checkpoint_op, [key, function]
 
     def _halves(self, outputs: Arrays) -> list[Any]:
-        """Graphs of the forward and the backward half, and which gradients they give."""
+        """Return forward and backward graphs, and for which inputs there are gradients."""
         call, count = self.call, len(outputs)
         wanted = [moves(x) for x in self.inputs]
         rest: list[Any] = []
@@ -290,7 +289,7 @@ class FunctionWriter:
         return [fwd, bwd, at]
 
     def _rule(self, outputs: Arrays) -> list[Any]:
-        """The graph of the rule for tangents, and of which outputs it gives some."""
+        """Return the graph of the rule for tangents, and which outputs have a tangent."""
         call, count = self.call, len(self.inputs)
         moving = [i for i, x in enumerate(self.inputs) if moves(x)]
         at: list[int] = []
@@ -312,7 +311,7 @@ class FunctionWriter:
     def _graph(
         self, part: str, run: Callable[[Arrays], Arrays], inputs: Arrays
     ) -> tuple[GraphModule, list[Any]]:
-        """The graph of a function of arrays, and the fake values of its outputs."""
+        """Capture a function of arrays; return the graph and fake values of its outputs."""
         self.part, table = part, self.call.table
         graph = Graph()
         graph.sizes = self._sizes

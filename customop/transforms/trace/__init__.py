@@ -1,6 +1,6 @@
-"""Capturing a function as a graph: `make_fx`.
+"""Capture a function as a graph: `make_fx`.
 
-May import `graph`, the other transforms, and all below them. Start with `make_fx`, which
-runs the function; `recorder` has what a call of an operator does while it runs,
-`graph_tracer` what the function gets in the place of arrays.
+This folder may import `graph`, the other transforms, and everything below them. Start
+with `make_fx`, which runs the function. `recorder` handles the calls of operators while
+it runs. `graph_tracer` has the values that the function gets instead of arrays.
 """

@@ -1,4 +1,4 @@
-"""functionalize: a graph in which nothing is written but inputs, at its end."""
+"""`functionalize`: remove writes from a graph, except writes to inputs at its end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from customop.arrays.nested import (
     map_nested,
     map_outline,
     outline,
+    part_of,
     steps,
 )
 from customop.core.operator import Operator
@@ -33,25 +34,26 @@ from customop.transforms.trace.rewrite import are_alike
 def functionalize(graph: GraphT) -> GraphT:
     """Replace operators that write by operators that return new arrays.
 
-    An operator in place ``mylib::scale_`` becomes ``mylib::scale``, and ``mylib::scale.out``
-    too, where there is one with the same parameters. Another one becomes a call of a graph
-    that writes to copies. What was written to inputs and constants is written to them by
-    the last nodes of the graph. Inputs must not share memory with each other.
+    In-place operators such as ``mylib::scale_``, and ``mylib::scale.out``, become
+    ``mylib::scale`` if it exists with the same parameters. Any other operator that
+    writes becomes a call of a graph that writes to copies. The last nodes of the graph
+    copy the new values into inputs and constants. Inputs must not share memory with
+    each other.
 
     Parameters
     ----------
     graph : GraphModule or Graph
-        It stays as it is. Graphs that it calls are opened.
+        It is not changed. Graphs that it calls are inlined.
 
     Returns
     -------
     GraphModule or Graph
-        A new one.
+        A new graph.
 
     Raises
     ------
     GraphError
-        If a graph of control flow writes its arguments.
+        If a graph of control flow writes to its arguments.
 
     Examples
     --------
@@ -75,7 +77,7 @@ def functionalize(graph: GraphT) -> GraphT:
 
 
 class _Functional:
-    """Builds the new graph: each value is a box, which writes give another node."""
+    """Builds the new graph. Each value is a box, and a write gives it a new node."""
 
     def __init__(self, graph: Graph) -> None:
         self._old = graph
@@ -84,17 +86,17 @@ class _Functional:
         self._trace = Trace("fake", self._new)
         self._trace.kept = lambda op: True
         self._memory = Memory(graph)
-        # Old node -> its value: a tracer, a nest of tracers, a node, or a number.
+        # Old node -> its value: a tracer, nested tracers, a node, or a number.
         self._values: dict[Node, Any] = {}
-        # Old call of several results -> the new node.
+        # Old call with several results -> the new node.
         self._calls: dict[Node, Node] = {}
-        # Tracers of inputs and constants, with the nodes that they began as.
+        # Tracers of inputs and constants, with their first nodes.
         self._roots: list[tuple[GraphTracer, Node]] = []
         self._constants: dict[int, Any] = {}
 
     def run(self) -> Graph:
-        """The new graph."""
-        # It is not open as a mode: only views that are taken again come to it.
+        """Return the new graph."""
+        # The trace is not opened as a mode: it only handles views that are taken again.
         for node in self._old.nodes:
             self._add(node)
         self._trace.end()
@@ -124,14 +126,14 @@ class _Functional:
         return GraphTracer(self._trace, val, node)
 
     def _current(self, node: Node) -> Any:
-        """The new node that has the value of an old one now."""
+        """Return the new node that now has the value of an old node."""
         value = self._values[node]
         return value.node if isinstance(value, GraphTracer) else value
 
-    # ---- what stays ----
+    # ---- nodes that do not write ----
 
     def _add_root(self, node: Node) -> None:
-        """An input or a constant; two constants that are one object have one box."""
+        """Add an input or a constant. Two constants that are one object share a box."""
         key = id(self._old.constants[node.target]) if node.op == CONSTANT else None
         if key in self._constants:
             self._values[node] = self._constants[key]
@@ -162,20 +164,20 @@ class _Functional:
 
     def _add_item(self, node: Node) -> None:
         parent, index = node.args
-        found = self._values[parent][index]
+        found = part_of(self._values[parent], index)
         if parent in self._calls:
             val = node.meta.get("val")
             new = self._new.item(self._calls[parent], index, node.name)
             new.meta = node.meta
-            if isinstance(found, GraphTracer):
-                if not found.box_is_stale and found.node is self._calls[parent]:
-                    found.node = new
-            elif not is_array(val):
+            for box in flat(found):
+                if isinstance(box, GraphTracer) and not box.box_is_stale:
+                    box.node = new if box.node is self._calls[parent] else box.node
+            if not is_array(val):
                 self._calls[node] = new
         self._values[node] = found
 
     def _arguments(self, node: Node) -> list[Any]:
-        """The values of all parameters, with boxes in the places of nodes."""
+        """Return the values of all parameters, with boxes instead of nodes."""
         return [map_nested(v, self._value) for v in node.values()]
 
     def _value(self, leaf: Any) -> Any:
@@ -195,7 +197,7 @@ class _Functional:
     def _current_leaf(self, leaf: Any) -> Any:
         return self._current(leaf) if isinstance(leaf, Node) else leaf
 
-    # ---- what writes ----
+    # ---- nodes that write ----
 
     def _add_write(self, node: Node) -> None:
         given = self._arguments(node)
@@ -208,7 +210,7 @@ class _Functional:
         return [box for box in boxes if isinstance(box, GraphTracer)]
 
     def _by_form(self, node: Node, given: Sequence[Any]) -> bool:
-        """Call an operator that returns what this one writes, if there is one."""
+        """Call the functional form of an operator; return False if it has none."""
         op, boxes = node.target, self._written(node, given)
         if op is assign:
             box, value = given
@@ -237,7 +239,7 @@ class _Functional:
     def _fits(
         self, form: Operator[..., Any], values: list[Any], expected: list[Any]
     ) -> bool:
-        """Whether an operator gives arrays of these types."""
+        """Return whether an operator returns arrays of the expected types."""
         below = [map_nested(v, self._trace.lower) for v in values]
         try:
             found = self._trace.run_fake(form, below)
@@ -246,7 +248,7 @@ class _Functional:
         return are_alike(flat(found), expected)
 
     def _by_copies(self, node: Node, given: Sequence[Any]) -> None:
-        """Call a graph that writes to copies of whole arrays, not of views."""
+        """Call a graph that writes to copies of whole arrays, and takes views of these."""
         part = _CopyingPart(self._new.sizes)
         inside = [map_outline(v, part.inside) for v in given]
         boxes = self._written(node, given)
@@ -272,7 +274,7 @@ class _Functional:
     def _put(
         self, node: Node, new: Node, written: Sequence[GraphTracer], results: Any
     ) -> None:
-        """Give what was written its new values, and the node its results."""
+        """Give written boxes their new values, and record the results of a node."""
         fresh = [v for v in flat(results) if isinstance(v, Node)]
         vals = [box.below for box in written] + [v.meta.get("val") for v in fresh]
         count = len(vals)
@@ -289,7 +291,7 @@ class _Functional:
         )
 
     def _return_written(self, node: Node, alias: str, value: Any) -> None:
-        """Where a result is a written argument, it is its box."""
+        """Make each result that is a written argument the box of that argument."""
         schema = node.target.schema
         for i, r in enumerate(schema.returns):
             if r.alias is not None and r.alias.name == alias:
@@ -306,7 +308,7 @@ def _node_of(value: Any) -> Any:
 
 
 def _facts(node: Node, val: Any) -> dict[str, Any]:
-    """Return the `meta` of a node for another value."""
+    """Return the `meta` of a node, with another value."""
     found = {key: fact for key, fact in node.meta.items() if key != "must_be"}
     return {**found, "val": val}
 
@@ -318,32 +320,32 @@ def _one_or_all(vals: Sequence[Any]) -> Any:
 class _CopyingPart:
     """A graph around a call that writes.
 
-    Views are taken again inside, of the copy of what they are views of.
+    The graph copies whole arrays, and takes the views of them again.
 
     Attributes
     ----------
     graph : Graph
     given : list
-        The boxes and nodes outside that are its inputs.
+        The boxes and nodes of the outer graph that are its inputs.
     """
 
     def __init__(self, sizes: Any) -> None:
         self.graph: Graph = Graph()
         self.graph.sizes = sizes
         self.given: list[Any] = []
-        # Identity of a box -> the node inside; the boxes are kept by the graph outside.
+        # Identity of a box -> the node inside. The outer graph keeps the boxes alive.
         self._inputs: dict[int, Node] = {}
         self._views: dict[int, Node] = {}
 
     def root_of(self, box: GraphTracer) -> GraphTracer:
-        """The array that a box is a view of, or the box itself."""
+        """Return the box that a box is a view of, or the box itself."""
         while views_another(box):
             op, args, _ = box.box_place
             box = args[op.view_slot]
         return box
 
     def inside(self, value: Any) -> Any:
-        """The node inside for a box or a constant outside; other values as they are."""
+        """Return the inner node for an outer box or constant; other values stay."""
         if isinstance(value, Node):  # a generator, or another constant object
             return self.graph.copy_node(value, self.inside)
         if not isinstance(value, GraphTracer):
@@ -364,7 +366,7 @@ class _CopyingPart:
         return self._inputs[id(box)]
 
     def node_of(self, box: GraphTracer) -> Node:
-        """The node inside that has the value of a box, after the call."""
+        """Return the inner node that has the value of a box after the call."""
         return self._inputs[id(box)]
 
     def _view(self, box: GraphTracer) -> Node:
@@ -377,7 +379,7 @@ class _CopyingPart:
         return node
 
     def copy_root(self, root: GraphTracer) -> None:
-        """Have the nodes inside use a copy of an input."""
+        """Make the inner nodes use a copy of an input."""
         node = self._inputs[id(root)]
         last = [n for n in self.graph.nodes if n.op == PLACEHOLDER][-1]
         with self.graph.inserting_after(last):
@@ -387,7 +389,7 @@ class _CopyingPart:
         self._inputs[id(root)] = new
 
     def call(self, node: Node, inside: Sequence[Any]) -> Any:
-        """Call the operator inside; its results, with None for what it has written."""
+        """Call the operator inside; return its results, with None for written arguments."""
         schema = node.target.schema
         positional, named = schema.split(inside)
         new = self.graph.call(node.target, positional, named)
@@ -403,7 +405,7 @@ class _CopyingPart:
         return tuple(found) if schema.is_tuple else found[0] if found else None
 
     def _parts(self, node: Node, val: Any) -> Any:
-        """A result as a nest of nodes; numbers as they are."""
+        """Return a result as nested nodes; return numbers unchanged."""
         node.meta["val"] = val
         inside = children(val)
         if inside is None:

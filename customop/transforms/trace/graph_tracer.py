@@ -1,4 +1,4 @@
-"""Values, settings, generators and operators of a program that is captured."""
+"""Values, error settings, generators and operators of a function that is captured."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from customop.errors import (
     check_function,
     shown,
 )
+from customop.graph.graph import Graph
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -38,21 +39,21 @@ from customop.graph.passes import frozen_key
 from customop.library.define import custom_op
 from customop.library.ops import OperatorPacket, ops
 from customop.transforms.autograd.tape import GradTracer
-from customop.transforms.generators import DrawWatch, name_of, sources
+from customop.transforms.generators import DrawWatch, is_generator, name_of
 from customop.transforms.random_draws import drawing_class, refused
 
 if TYPE_CHECKING:
     from customop.transforms.trace.recorder import Trace
 
 
-# ---- operators that only graphs call ----
+# ---- operators that are only called in graphs ----
 
 
 def _assign(target: Any, value: Any) -> None:
     target[...] = value
 
 
-# Writes what a function has written into an input; transforms see the body.
+# Writes the new value of an input, at the end of a graph; transforms see the body.
 assign: Operator[..., Any] = custom_op(
     "customop::assign",
     _assign,
@@ -67,7 +68,7 @@ def _set_slice(target: Any, value: Any, key: Sequence[Sequence[int | None]]) -> 
     target[tuple(entries)] = value
 
 
-# Writes a view, whose key is that of ``np::slice``.
+# Writes to a view; the key has the form of the key of ``np::slice``.
 set_slice: Operator[..., Any] = custom_op(
     "customop::set_slice",
     _set_slice,
@@ -83,13 +84,13 @@ def _lay_out(x: Any, strides: Sequence[int]) -> Any:
     memory = np.empty(first + sum(map(max, steps, [0] * len(steps))) + x.itemsize, "u1")
     out: Any = np.ndarray(x.shape, x.dtype, memory, first, strides)
     new = np.empty_like(out)
-    if new.strides == out.strides:  # there are no gaps
+    if new.strides == out.strides:  # the layout has no gaps
         out = new
     out[...] = x
     return out
 
 
-# A copy that lies in memory as NumPy's array, which was written in place, does.
+# Copies an array to the layout of NumPy's array that was written in place.
 lay_out: Operator[..., Any] = custom_op(
     "customop::lay_out",
     _lay_out,
@@ -107,7 +108,7 @@ def _number(value: Any, dtype: Any) -> Any:
     return np.array(value, dtype)
 
 
-# A number of Python that differs between calls, in the dtype of the array beside it.
+# Converts a Python number that may differ between calls to the dtype of an operand.
 number: Operator[..., Any] = custom_op(
     "customop::number",
     _number,
@@ -121,7 +122,7 @@ def _(value: Any, dtype: Any) -> Any:
     return FakeArray((), np.dtype(dtype))
 
 
-# ---- a value that a graph computes, as a program sees it while it is captured ----
+# ---- the tracer ----
 
 
 _OUTSIDE = "variables that were made outside of it are constants of the graph"
@@ -163,7 +164,7 @@ class GraphTracer(Tracer):
         )
 
     def backward(self, gradient: Any = None) -> NoReturn:
-        """Refused: a value of variables made in the capture is not one of the graph."""
+        """Raise, because the value does not depend on a variable made in the function."""
         trace: Any = self.interpreter
         known = [v for v in trace.graph.constants.values() if type(v) is GradTracer]
         outside = " that was made in the function" if known else ""
@@ -191,10 +192,10 @@ class GraphTracer(Tracer):
 
 
 def _noted(name: str, text: str, ufunc: str) -> Callable[..., Any]:
-    """The method of an operator of Python, which notes in the node that it was called.
+    """Return a method for a Python operator that records in the node how it was written.
 
-    NumPy's scalars have arithmetic of their own: ``a ** b`` may differ in the last bit
-    from np.power(a, b), and warns of "scalar power"; ``a < b`` never warns.
+    NumPy's scalars have their own arithmetic: ``a ** b`` may differ from np.power(a, b)
+    in the last bit, and its warnings say "scalar power"; ``a < b`` never warns.
     """
     usual = getattr(Tracer, name)
 
@@ -215,9 +216,9 @@ def _noted(name: str, text: str, ufunc: str) -> Callable[..., Any]:
 
 
 def _is_as_in_graph(value: Any) -> bool:
-    """Whether a value without axes is a scalar, or an array, where the graph runs too.
+    """Return whether a value without axes stays a scalar, or an array, when the graph runs.
 
-    Calls give scalars, but for the copies of arrays without axes that were written.
+    Calls return scalars, except copies of arrays without axes that were written to.
     """
     if not isinstance(value, GraphTracer) or value.box_is_scalar:
         return True
@@ -225,7 +226,7 @@ def _is_as_in_graph(value: Any) -> bool:
     return node.op in (CONSTANT, PLACEHOLDER) or node.target is ops.np.copy.default
 
 
-# Methods, their text in code, and the operators that they call.
+# Methods, their source text, and the operators that they call.
 _WRITTEN = (
     *(
         ((f"__{name}__", f"__r{name}__"), f"{{0}} {symbol} {{1}}", ufunc)
@@ -251,17 +252,17 @@ for _names, _text, _ufunc in _WRITTEN:
         setattr(GraphTracer, _name, _noted(_name, _text, f"np::{_ufunc}"))
 
 
-# ---- fake arrays that stand for one value each ----
-# Tracing gives one fake array to many values of one layout. A fake kernel whose result
-# has a size that depends on the data may keep that size on its argument, as np.nonzero
-# does: for it each value has a fake array of its own.
+# ---- a separate fake array for each value ----
+# Tracing shares one fake array between many values of the same layout. But a fake
+# kernel whose result has a data-dependent size may store that size on its argument, as
+# np.nonzero does. For such kernels each value needs its own fake array.
 
 
 class Values:
-    """Which nodes of a graph that is being made have one value, and its fake array.
+    """Finds nodes that have the same value, and gives each value its own fake array.
 
-    Two calls of one operator with the same arguments have one value: in
-    ``x[~mask] = x[~mask] * 2`` both masks take the same number of elements.
+    Two calls of an operator with the same arguments have the same value: in
+    ``x[~mask] = x[~mask] * 2`` both masks select the same number of elements.
     """
 
     def __init__(self) -> None:
@@ -271,12 +272,12 @@ class Values:
         self._has_writes = False
 
     def see_write(self) -> None:
-        """Note that an operator writes an array: a node may have another value now."""
+        """Record that an operator writes to an array, so that nodes may have new values."""
         self._fakes.clear()
         self._has_writes = True
 
     def fake(self, entry: Any, fake: Any) -> Any:
-        """The fake array of a node's value; anything else as it is."""
+        """Return the fake array of a node's value; return any other `fake` unchanged."""
         if type(entry) is not Node or type(fake) is not FakeArray:
             return fake
         first = entry if self._has_writes else self._first_of(entry)
@@ -286,7 +287,7 @@ class Values:
         return self._fakes[first]
 
     def _first_of(self, node: Node) -> Node:
-        """The first node that was seen with the value of a node."""
+        """Return the first node with the same value."""
         waiting = [node]
         while waiting:  # no recursion: chains may be long
             last = waiting[-1]
@@ -309,7 +310,7 @@ class Values:
 
 
 def _sources(node: Node) -> list[Node]:
-    """The nodes that the value of a node follows from alone; none if there is more."""
+    """Return the nodes that determine the value of a node; none if other things matter."""
     is_made = node.op in (CALL, ITEM)
     if not is_made or node.has_effects or node.must_run or makes_sizes(node):
         return []
@@ -321,13 +322,13 @@ def _values(node: Node) -> list[Any]:
 
 
 # ---- error settings ----
-# The settings that a function makes by `np.errstate`, seen while it is captured.
+# Detects which settings a captured function makes with `np.errstate`.
 
 
 class ErrorSettings:
-    """Settings for floating-point errors that nobody else has.
+    """Sets unique settings for floating-point errors, so that changes are detected.
 
-    A function that sets what is set outside of it already is seen to do so.
+    Even a function that sets the same settings as outside is detected.
     """
 
     def __init__(self) -> None:
@@ -344,7 +345,7 @@ class ErrorSettings:
         self._own.__exit__(*exc)
 
     def _note(self, text: str, _: int) -> None:
-        """Do what is set outside for an error: of what is computed while capturing."""
+        """Handle a floating-point error during capture as the outer settings say."""
         names = {"divide by zero": "divide", "invalid value": "invalid"}
         how = self._outside[names.get(text, text.removesuffix("flow"))]
         if how == "raise":
@@ -353,7 +354,7 @@ class ErrorSettings:
             warnings.warn(f"{text} encountered", RuntimeWarning, stacklevel=3)
 
     def changed(self) -> dict[str, Any]:
-        """The settings that the function has made by now, as arguments of np.errstate."""
+        """Return the settings that the function has changed so far, for np.errstate."""
         now: Any = np.geterr()
         call = np.geterrcall()
         if call != self._note:
@@ -361,12 +362,12 @@ class ErrorSettings:
         return {k: v for k, v in now.items() if v != "call"}
 
     def check_same(self, name: str) -> None:
-        """Raise if the function has left other settings than it found.
+        """Raise if the function has left the settings changed.
 
         Raises
         ------
         GraphError
-            If it has.
+            If the settings have changed.
         """
         if self.changed():
             self._refuse(name)
@@ -379,10 +380,10 @@ class ErrorSettings:
         )
 
 
-# ---- random generators in a captured function: their draws are calls in the graph ----
-# A generator is an input or a constant of the graph, and each draw the call of an
-# operator. So the graph draws again whenever it runs, in the same order. Tracing draws
-# from a copy.
+# ---- random generators ----
+# A generator is an input or a constant of the graph, and each draw is a call of an
+# operator. So the graph draws again whenever it runs, in the same order. While tracing,
+# numbers are drawn from a copy.
 
 
 @cache
@@ -406,15 +407,15 @@ def _class() -> type[Any]:
 
 
 def traced_generator(trace: Trace, node: Any, copy: np.random.Generator) -> Any:
-    """A generator of a trace.
+    """Return a generator whose draws are recorded by a trace.
 
     Parameters
     ----------
     trace : Trace
     node : Node
-        The input or constant.
+        The input or constant that is the generator.
     copy : Generator
-        Draws what tracing needs.
+        Draws the numbers that are needed while tracing.
     """
     made = _class()(copy.bit_generator)
     made.trace, made.node, made.source = trace, node, copy
@@ -424,17 +425,13 @@ def traced_generator(trace: Trace, node: Any, copy: np.random.Generator) -> Any:
 # ---- other draws ----
 
 
-def watch_of(fn: Callable[..., Any], leaves: Sequence[Any]) -> DrawWatch:
-    """Notes generators that are drawn from so that no operator sees it."""
-    return DrawWatch(sources(fn, leaves))
+def check_undrawn(watch: DrawWatch, what_runs: str, graph: Graph) -> None:
+    """Raise if the function made draws that would be constants of the graph.
 
-
-def check_undrawn(watch: DrawWatch, what_runs: str) -> None:
-    """Raise for draws that would be constants of the graph.
-
-    `what_runs` is such as ``make_fx of loss``.
+    `what_runs` names the capture, such as ``make_fx of loss``.
     """
-    watch.look()
+    # The operators of the graph may draw from a generator that the function makes.
+    watch.look(is_over=not any(map(is_generator, graph.constants.values())))
     if watch.drawn:
         what = name_of(watch.drawn[0])
         raise GraphError(
@@ -444,8 +441,7 @@ def check_undrawn(watch: DrawWatch, what_runs: str) -> None:
         )
 
 
-# ---- which operators a graph keeps as nodes, and which it opens ----
-# Takes their bodies apart.
+# ---- which operators stay nodes, and which are traced through ----
 
 
 Operators: TypeAlias = Iterable[Operator[..., Any] | str] | Callable[[Any], bool]
@@ -457,7 +453,7 @@ Chosen: TypeAlias = Callable[[RuleTable], bool]
 
 
 def as_chosen(given: Any, name: str) -> Chosen | None:
-    """A test of operators, made of a list of them or of a function; None for no list."""
+    """Return a test for operators from a list or function; None if the list is empty."""
     if callable(given) and not isinstance(given, Operator | OperatorPacket):
         return lambda op: bool(given(op))
     chosen = frozenset([_operator(v, name) for v in _items(given, name)])
@@ -465,7 +461,10 @@ def as_chosen(given: Any, name: str) -> Chosen | None:
 
 
 def as_table(given: Any, name: str) -> dict[RuleTable, Callable[..., Any]]:
-    """Operator -> the function that takes its place: its own body if there is no other."""
+    """Return a dict from operators to the functions that replace them.
+
+    The default function is the operator's own body.
+    """
     if isinstance(given, Mapping):
         for fn in given.values():
             check_function(name, fn)

@@ -1,4 +1,4 @@
-"""make_fx: run a function once, and keep the operators that it calls as a graph."""
+"""`make_fx`: run a function once, and record the operators that it calls as a graph."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from operator import is_not
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 from customop.arrays.array import strides_of
-from customop.arrays.fake_sizes import symbolic_like, with_sizes
+from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, flatten, unflatten
+from customop.core.reach import is_opaque
 from customop.core.tracer import Pinned, empty_views, frozen, pin
 from customop.errors import (
     ArgumentError,
@@ -23,11 +24,12 @@ from customop.errors import (
     shown,
 )
 from customop.graph.graph import Graph
-from customop.graph.guards import GENERATOR, copy_new_constants
+from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import Node
+from customop.graph.passes import copy_new_constants
 from customop.progress import node_channel
-from customop.transforms.generators import is_generator, plain_generator
+from customop.transforms.generators import DrawWatch, is_generator, plain_generator
 from customop.transforms.random_draws import with_generators
 from customop.transforms.trace.graph_tracer import (
     ErrorSettings,
@@ -40,23 +42,22 @@ from customop.transforms.trace.graph_tracer import (
     check_undrawn,
     lay_out,
     traced_generator,
-    watch_of,
 )
 from customop.transforms.trace.recorder import Trace, copied, fake_of
 
-# ---- how the user reaches each array among the arguments of a function ----
+# ---- paths of arrays inside the arguments of a function ----
 
 
 class Path(NamedTuple):
-    """The path of a leaf of the arguments.
+    """The path to a leaf of the arguments.
 
     Attributes
     ----------
     parameter : str
     steps : tuple
-        Keys, positions and names of attributes inside of the argument.
+        Keys, positions and attribute names inside the argument.
     text : str
-        As the user would write it, such as ``params['w']``.
+        The path as the user would write it, such as ``params['w']``.
     """
 
     parameter: str
@@ -65,7 +66,7 @@ class Path(NamedTuple):
 
 
 def paths_of(fn: Callable[..., Any], spec: Structure) -> list[Path]:
-    """The paths of the leaves of positional and keyword arguments."""
+    """Return the paths of the leaves of positional and keyword arguments."""
     parameters = _parameters(fn)
     return [
         _path(parameters, accessor[1:], is_named=bool(accessor[0].entry))
@@ -74,7 +75,7 @@ def paths_of(fn: Callable[..., Any], spec: Structure) -> list[Path]:
 
 
 def argument_path(fn: Callable[..., Any], structure: Structure, number: int) -> Path:
-    """The path of a leaf of a tuple of positional arguments."""
+    """Return the path of a leaf of a tuple of positional arguments."""
     accessor = structure.accessors()[number]
     return _path(_parameters(fn), accessor, is_named=False)
 
@@ -82,7 +83,7 @@ def argument_path(fn: Callable[..., Any], structure: Structure, number: int) -> 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return [*inspect.signature(fn).parameters.values()]
-    except (TypeError, ValueError):  # of a ufunc, say
+    except (TypeError, ValueError):  # for example for a ufunc
         return []
 
 
@@ -113,9 +114,9 @@ _ONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWO
 def names_for(
     title: str, sizes: Mapping[str, Any], paths: Sequence[Path], leaves: Sequence[Any]
 ) -> list[Sequence[Any] | None]:
-    """For each leaf the names of its axes, or None where none are given.
+    """Return the names of the axes of each leaf, or None if none are given.
 
-    `title` is the function of this package that was given `sizes`.
+    `title` is the function of this package that got `sizes`.
     """
     if not sizes:
         return [None] * len(paths)
@@ -152,7 +153,7 @@ def _names(title: str, given: Any, path: Path, leaf: Any) -> Sequence[Any] | Non
 
 
 def _step(title: str, given: Any, step: Any, path: Path) -> Any:
-    """The entry given for one part of an argument; None for nothing."""
+    """Return the entry of `given` for one part of an argument, or None."""
     if isinstance(given, Mapping):
         return given.get(step)
     if isinstance(step, int) and isinstance(given, tuple | list) and step < len(given):
@@ -166,7 +167,7 @@ def _step(title: str, given: Any, step: Any, path: Path) -> Any:
 
 
 # ---- make_fx ----
-# Run a function once, and keep the operators that it calls as a graph.
+# Run a function once, and record the operators that it calls as a graph.
 
 
 P = ParamSpec("P")
@@ -191,29 +192,29 @@ def make_fx(
     fn : callable
         Takes and returns pytrees.
     tracing_mode : str, optional
-        ``"real"``, the default, computes values while it traces; ``"fake"``, the default
-        with `sizes`, only shapes and dtypes; ``"symbolic"`` keeps the sizes of all arrays
-        symbolic, so that the graph is for all sizes that its guards allow.
+        ``"real"``, the default, computes values while tracing. ``"fake"``, the default
+        with `sizes`, computes only shapes and dtypes. ``"symbolic"`` also keeps the
+        sizes of all arrays symbolic, so that the graph works for all sizes that its
+        guards allow.
     sizes : mapping, optional
-        Names for sizes, by parameter: ``{"x": ("batch", 3)}``. In place of the tuple for
-        an array a pytree has a dict or list that is nested as it is. A size with a name
-        stays symbolic, whatever it is. None, or the length itself, for an axis whose
-        length is fixed. With ``tracing_mode="symbolic"`` the sizes of other arrays are
-        symbolic, too; else they are fixed.
+        Names for sizes, by parameter: ``{"x": ("batch", 3)}``. For a pytree, give dicts
+        or lists of such tuples, nested like the pytree. A size with a name is symbolic.
+        Give None, or the length itself, for an axis of fixed length. The sizes of other
+        arrays are fixed, unless ``tracing_mode="symbolic"``.
     keep : iterable of Operator or str, or callable
-        Operators whose bodies are made of operators, and which stay nodes nevertheless;
-        or a function that says so of an operator. The others are opened: their bodies
-        are traced.
+        Operators that stay nodes although their bodies consist of operators, or a
+        function that returns whether an operator stays a node. The bodies of other such
+        operators are traced.
     decompose : mapping, or iterable of Operator or str
-        Operators that are opened, each with a function of its parameters that runs in
-        its place; for a list of operators these are their own bodies.
+        Operators to replace, each with a function of its parameters that is traced
+        instead. For a list of operators, their own bodies are traced.
 
     Returns
     -------
     callable
-        Takes what `fn` takes, and returns a `GraphModule`. Arrays are the inputs of the
-        graph; other arguments are constants, and it checks that they are the same when
-        it is called.
+        Takes the arguments of `fn`, and returns a `GraphModule`. Arrays are the inputs
+        of the graph. Other arguments are constants: when the graph is called, it checks
+        that they are the same.
 
     Raises
     ------
@@ -221,7 +222,7 @@ def make_fx(
         If `fn` is not a function, the mode is unknown, `sizes` do not fit, or `keep` or
         `decompose` has something other than operators.
     DataDependentError
-        From the function: if `fn` asks for the value of an array, or branches on a size
+        From the function: if `fn` needs the value of an array, or branches on a size
         that depends on data.
     SizeError
         From the function: if `fn` branches on a size that has a name.
@@ -246,7 +247,7 @@ def make_fx(
         capture = _Capture(fn, mode, sizes or {}, caller_place())
         capture.trace.kept, capture.trace.opened = kept, opened
         module = capture.run(args, kwargs)
-        del capture  # it has references to the constants
+        del capture  # it holds references to the constants
         copy_new_constants(module.graph)
         return module
 
@@ -254,7 +255,7 @@ def make_fx(
 
 
 def _checked_mode(mode: TracingMode | None, sizes: Any) -> TracingMode:
-    """The tracing mode; raise for one that is unknown or does not fit `sizes`."""
+    """Return the tracing mode; raise if it is unknown or does not fit `sizes`."""
     if sizes is not None and not isinstance(sizes, Mapping):
         raise ArgumentError(
             f"make_fx: sizes={shown(sizes)} is not a dict",
@@ -281,10 +282,10 @@ def graph_of(
     arrays: Sequence[Any],
     names: Sequence[str],
 ) -> GraphModule:
-    """The graph of a function of arrays, as `make_fx` makes it, for this package.
+    """Capture a function of arrays as `make_fx` does, for use inside this package.
 
-    It is given their names, and does not look for generators that the function draws from
-    unseen: together half of the time for a single operator.
+    It takes the names of the arrays, and does not look for unseen draws from
+    generators. This saves half of the time for a single operator.
     """
     capture = _Capture(fn, tracing_mode, {}, "")
     no_names = [None] * len(arrays)
@@ -309,26 +310,26 @@ def capture(
     ----------
     fn : callable
     args, kwargs
-        Its arguments.
+        The arguments of `fn`.
     sizes : mapping, optional
-        As for `make_fx`.
+        The same parameter as in `make_fx`.
     axes : mapping, optional
-        Number of a leaf of the arguments -> its axes whose sizes are symbolic, as they
-        are in the mode ``"symbolic"``.
+        Number of a leaf of the arguments -> its axes with symbolic sizes, as in the
+        mode ``"symbolic"``.
     same : mapping, optional
         Number of a leaf -> number of the earlier leaf that is the same array.
     numbers : collection of int, optional
-        Numbers of leaves that are ints and floats, and may be others when the graph runs.
+        Numbers of leaves that are ints or floats and may differ when the graph runs.
     reads : dict, optional
-        Gets those of them whose values the function has asked for, each with the line.
+        Filled with those numbers whose values the function has read, and the line.
 
     Returns
     -------
     GraphModule
     bool
-        Whether the function writes in place. Then strides have decided what is a view.
+        Whether the function writes in place. If so, strides decide what is a view.
     set of Node
-        The calls that transforms inside of the function made.
+        The calls that were made by transforms inside the function.
 
     Raises
     ------
@@ -350,16 +351,16 @@ def capture(
 
 
 class _WatchedGraph(Graph):
-    """A graph that counts its nodes while they are made, for whoever watches."""
+    """A graph that reports its nodes while they are made, for progress displays."""
 
     def enter(self, node: Node) -> None:
-        """Put a new node at the place for new ones."""
+        """Insert a new node at the current place, and report it."""
         super().enter(node)
         node_channel.advance()
 
 
 class _Capture:
-    """One run of a function for a graph."""
+    """One run of a function that is captured."""
 
     def __init__(
         self,
@@ -379,15 +380,15 @@ class _Capture:
         self.axes: Mapping[int, Collection[int]] = {}
         self.same: Mapping[int, int] = {}
         self.numbers: Collection[int] = ()
-        # The tracers of inputs, with the nodes that they began as.
+        # The tracers of inputs, with their first nodes.
         self.inputs: list[tuple[GraphTracer, Any]] = []
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
-        """Trace the function."""
+        """Trace the function and return its graph."""
         leaves, in_spec = flatten((args, kwargs))
         paths = paths_of(self.fn, in_spec)
         names = names_for(self.trace.title, self.names, paths, leaves)
-        watch = watch_of(self.fn, leaves)
+        watch = DrawWatch(self.fn, leaves)
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
@@ -400,14 +401,14 @@ class _Capture:
 
         out_spec = self.take(leaves, [path.text for path in paths], names, call)
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
-        check_undrawn(watch, f"{self.trace.title} of {name}")
         graph = self.trace.graph
+        check_undrawn(watch, f"{self.trace.title} of {name}", graph)
         return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
 
     def _check_containers(
         self, given: list[Any], found: tuple[list[Any], Structure], in_spec: Structure
     ) -> None:
-        """Raise if the function has put something else into a list or dict that it was given."""
+        """Raise if the function has changed a list or dict that is an argument."""
         leaves, structure = found
         if structure != in_spec or any(map(is_not, leaves, given)):
             raise GraphError(
@@ -423,7 +424,7 @@ class _Capture:
         names: Sequence[Sequence[Any] | None],
         call: Callable[[list[Any]], Any],
     ) -> Structure:
-        """Make the nodes of a call with these leaves; the structure of its result."""
+        """Trace a call with these leaves, and return the structure of its result."""
         trace = self.trace
         trace.inputs = [leaf for i, leaf in enumerate(leaves) if i not in self.same]
         with trace:
@@ -449,6 +450,12 @@ class _Capture:
             leaf = trace.sizes.input_number(leaf, source, number)
         is_input = is_array(leaf)
         check_own_rules(leaf, f"the graph's argument {source}", GraphError)
+        if is_opaque(leaf):
+            raise GraphError(
+                f"{trace.title}: argument {source} is a {type(leaf).__name__}, whose"
+                " numbers would be constants of the graph",
+                do="pass its numbers as plain arrays, such as np.asarray(x)",
+            )
         fake = fake_of(leaf) if is_input else leaf
         if is_input and axes is not None:
             fake = with_sizes(fake, axes, source, trace.sizes)
@@ -470,20 +477,20 @@ class _Capture:
         return tracer
 
     def _output(self, leaf: Any) -> Any:
-        """The entry of the output for a leaf of the result."""
+        """Return the entry in the output node for a leaf of the result."""
         return self.trace.node_and_value(leaf)[0]
 
     def _write_inputs(self) -> None:
-        """Write to the inputs what the function has written to them.
+        """Add nodes that write the new values of inputs, if the function wrote to them.
 
-        Afterwards an input has its own node again, and its views are taken again: those
-        that are returned are views of the input, as in the function.
+        Afterwards an input has its first node again, and its views are taken again. So
+        views that are returned are views of the input, as in the function.
         """
         graph = self.trace.graph
         for tracer, node in self.inputs:
             if tracer.node is not node:
                 new = tracer.node
-                if new.target is lay_out:  # the input lies as it does
+                if new.target is lay_out:  # the input keeps its own layout
                     new = new.args[0]
                 graph.call(assign, (node, new)).note(None, self.place)
                 tracer.node = node
@@ -491,7 +498,7 @@ class _Capture:
 
 
 def _is_box(leaf: Any) -> bool:
-    """Whether an input without axes is an array, not a scalar."""
+    """Return whether an input without axes is an array, not a scalar."""
     if is_traced(leaf):
         return not frozen(leaf).box_is_scalar
     return hasattr(leaf, "__setitem__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -15,9 +16,9 @@ from numpy.lib.array_utils import byte_bounds
 from customop.arrays.array import dtype_of
 from customop.arrays.fake import FakeArray, make_fake, to_fake
 from customop.arrays.kinds import FAKE, device_of, is_array, is_traced
-from customop.arrays.nested import children, like, map_nested, steps
+from customop.arrays.nested import abbreviated, children, like, map_nested, steps
 from customop.core.codegen import generate
-from customop.core.contract import finish_fake
+from customop.core.contract import checksum, finish_fake
 from customop.core.dispatch import find_kernel
 from customop.core.interpreter import Interpreter, Mode, current_mode, leaked
 from customop.core.operator import Operator
@@ -35,7 +36,6 @@ from customop.schema.types import MISSING, ListOf, Maybe, Parameter
 from customop.shapes.size_context import SizeContext, set_active
 from customop.transforms.generators import is_generator, plain_generator
 from customop.transforms.modes import FakeMode
-from customop.transforms.plan_lines import inputs_of
 from customop.transforms.trace.graph_tracer import (
     Chosen,
     ErrorSettings,
@@ -71,7 +71,7 @@ _is_ours = _Files()
 
 
 def place_here() -> tuple[CodeType, int]:
-    """The running instruction of the user's code; its line is looked up later."""
+    """Return the running instruction of the user's code; its line is looked up later."""
     frame = sys._getframe(1)
     while _is_ours[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
@@ -96,7 +96,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
     fake_of : callable
         Makes a fake array like an array.
     """
-    inputs = inputs_of(op)
+    inputs = "".join(f"v{i}, " for i in range(len(op.schema.parameters)))
     kernel = find_kernel(op, FAKE)
     # Other fake kernels may ask for the context of their call.
     is_short = op.namespace == "np" and not (
@@ -150,7 +150,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
 
 
 def _given(op: RuleTable) -> str:
-    """The text of a list of what stands in the node for each argument."""
+    """Return the text of a list of what stands in the node for each argument."""
     return f"[{', '.join(_names(op))}]"
 
 
@@ -161,7 +161,7 @@ def _names(op: RuleTable) -> list[str]:
 
 
 def _list_lines(op: RuleTable) -> list[str]:
-    """Lines that copy lists of constants, which the caller may change later."""
+    """Return lines that copy lists of constants, which the caller may change later."""
     lines = []
     for i, p in enumerate(op.schema.parameters):
         declared = p.type.item if isinstance(p.type, Maybe) else p.type
@@ -171,7 +171,7 @@ def _list_lines(op: RuleTable) -> list[str]:
 
 
 def _entry_lines(op: RuleTable) -> list[str]:
-    """Lines that take nodes and values out of the tracers."""
+    """Return lines that take nodes and values out of the tracers."""
     lines = []
     for i in op.array_slots:
         lines += [
@@ -184,7 +184,7 @@ def _entry_lines(op: RuleTable) -> list[str]:
 
 
 def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
-    """Lines that run the fake kernel without the steps of a call."""
+    """Return lines that run the fake kernel without the steps of a call."""
     first, *rest = op.array_slots
     parts = [f"type(v{first}) is FakeArray"]
     parts += [
@@ -204,7 +204,7 @@ def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
 
 
 def _remembered(op: RuleTable, inputs: str, run: Sequence[str]) -> list[str]:
-    """Lines that look a fake result up, which takes 1 us less than to work it out.
+    """Return lines that look a fake result up, which takes 1 us less than to work it out.
 
     It follows from the shapes, strides and dtypes, which are compared by identity: fake
     arrays of one shape share its tuple. The arguments are kept, so that no other tuple
@@ -232,7 +232,7 @@ def _remembered(op: RuleTable, inputs: str, run: Sequence[str]) -> list[str]:
 
 
 def _as_before(out: FakeArray, *values: Any) -> FakeArray:
-    """A fake result, with the shape of an argument in place of one that is the same."""
+    """Return a fake result, with the shape of an argument in place of one that is the same."""
     for value in values:
         if type(value) is FakeArray:
             is_shape = _is_same(out.shape, value.shape)
@@ -245,7 +245,7 @@ def _as_before(out: FakeArray, *values: Any) -> FakeArray:
 
 
 def _is_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether sizes are the same, without a question that could become a guard."""
+    """Return whether sizes are the same, without a question that could become a guard."""
     return len(first) == len(second) and all(map(_is_same_size, first, second))
 
 
@@ -258,18 +258,19 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 
 def _node_lines(op: RuleTable) -> list[str]:
-    """Lines that do what `Graph.call` does, without its frames."""
+    """Return lines that do what `Graph.call` does, without its frames."""
     lines = [
         "    graph = self.graph",
         "    node = new(Node)",
         "    node.graph = graph",
-        f"    node.name = graph.name_for({op.name!r})",
+        f"    node._name = graph.name_for({op.name!r})",
         "    node.op = CALL",
         "    node.target = op",
         "    node.users = {}",
         "    node._kwargs = {}",
         "    node._is_erased = False",
         "    node._meta = None",
+        "    node._must_run = False",
         "    node._val = val",
         "    node._at = place_here()",
         *_args_lines(op.schema.parameters, _names(op)),
@@ -283,7 +284,7 @@ def _node_lines(op: RuleTable) -> list[str]:
 
 
 def _args_lines(parameters: Sequence[Parameter], names: Sequence[str]) -> list[str]:
-    """Lines that leave out the arguments at the end that equal their defaults."""
+    """Return lines that leave out the arguments at the end that equal their defaults."""
     lines: list[str] = []
     for count in range(len(parameters), 0, -1):
         p, name = parameters[count - 1], names[count - 1]
@@ -299,6 +300,79 @@ def _args_lines(parameters: Sequence[Parameter], names: Sequence[str]) -> list[s
 
 
 # ---- the interpreter that makes a node of every call of an operator ----
+
+
+class _Constant:
+    """An array or object from outside of a graph, as it was when it was used.
+
+    Attributes
+    ----------
+    node : Node
+    below : object
+        What is below tracers of the node.
+    held : object
+        A copy of the array, if code that no graph sees could write the array.
+    mark : object
+        Differs once somebody has written the array; None for what is not compared.
+    is_written : bool
+        Whether an operator writes it, in each run of the graph.
+    """
+
+    __slots__ = ("below", "held", "is_written", "mark", "node")
+
+    def __init__(
+        self, node: Node, below: Any, held: Any = None, mark: Any = None
+    ) -> None:
+        self.node: Node = node
+        self.below: Any = below
+        self.held: Any = held
+        self.mark: Any = mark
+        self.is_written: bool = False
+
+    def keep_if_changed(self, trace: Trace) -> bool:
+        """Return whether the array was written since; the graph then keeps what it held.
+
+        Arrays that nobody writes stay the graph's by reference: when their owner writes
+        them later, the graph sees it.
+        """
+        constants, name = trace.graph.constants, self.node.target
+        if (
+            self.mark is None
+            or self.node.is_erased
+            or _mark(constants[name]) == self.mark
+        ):
+            return False
+        if self.is_written:
+            raise GraphError(
+                f"{trace.title}: the constant '{name}',"
+                f" {abbreviated(constants[name])}, is written by an operator, and by other"
+                " code, which its graph would not do",
+                do="write it by operators alone, or pass it as an argument",
+            )
+        constants[name], self.mark = self.held, None
+        return True
+
+
+def _mark(value: Any) -> Any:
+    """Return what differs once somebody has written an array; None if nobody can."""
+    if not is_array(value) or is_traced(value) or isinstance(value, np.generic):
+        return None
+    if isinstance(value, np.ndarray):
+        if not _is_writeable(value):
+            return None
+        if value.dtype.hasobject:
+            return value.shape, value.strides, zlib.crc32(value.tobytes())
+        return value.shape, value.strides, value.dtype, checksum(value)
+    return checksum(value)
+
+
+def _is_writeable(value: Any) -> bool:
+    """Return whether code that has the array, or an array below it, can write it."""
+    while isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            return True
+        value = value.base
+    return value is not None and not isinstance(value, bytes)
 
 
 TRACE = RuleKind("trace")
@@ -353,8 +427,8 @@ class Trace(Mode):
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
         self._values: Values = Values()
-        # Identity of an array or object -> the node of the constant, and what is below it.
-        self._constants: dict[Any, tuple[Node, Any]] = {}
+        # Identity of an array or object -> the constant of the graph that it is now.
+        self._constants: dict[Any, _Constant] = {}
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -366,44 +440,59 @@ class Trace(Mode):
         set_active(self._sizes_outside)
         self.sizes.has_ended = self._sizes_outside is not self.sizes
         super().__exit__(*exc)
+        if exc[0] is None:
+            for known in self._constants.values():
+                known.keep_if_changed(self)
 
     # ---- values ----
 
     def constant(self, value: Any) -> Any:
-        """A constant as a tracer, which can be written."""
+        """Return a constant as a tracer, which can be written."""
         node, below = self.constant_of(value)
         return GraphTracer(self, below, node)
 
     def constant_of(self, value: Any) -> tuple[Node, Any]:
-        """The node of a constant, and what is below it."""
+        """Return the node of a constant, and what is below it.
+
+        An array whose content has changed since its last use is another constant.
+        """
+        known = self._known(value)
+        return known.node, known.below
+
+    def _known(self, value: Any) -> _Constant:
         key = _identity(value)
         known = self._constants.get(key)
-        if known is None:
-            node = self.graph.constant(value)
-            fake = fake_of(value)
-            node.note(fake, place_here())
-            if is_generator(value):
-                fake = deepcopy(value)  # tracing draws from a copy
-            below = value if self.is_real and is_array(value) else fake
-            known = self._constants[key] = node, below
+        if known is None or known.keep_if_changed(self):
+            known = self._constants[key] = self._new_constant(value)
         return known
 
+    def _new_constant(self, value: Any) -> _Constant:
+        node = self.graph.constant(value)
+        fake = fake_of(value)
+        node.note(fake, place_here())
+        if is_generator(value):
+            return _Constant(node, deepcopy(value))  # tracing draws from a copy
+        mark = _mark(value)
+        held = value if mark is None else copied(value)
+        below = held if self.is_real and is_array(value) else fake
+        return _Constant(node, below, held, mark)
+
     def generator_of(self, value: Any) -> Any:
-        """A generator from outside as one whose draws are calls in the graph."""
+        """Return a generator from outside as one whose draws are calls in the graph."""
         node, below = self.constant_of(plain_generator(value))
         return traced_generator(self, node, below)
 
     def below_constant(self, value: Any) -> Any:
-        """A copy of a constant that an operator writes: tracing changes no array."""
-        key = _identity(value)
-        node, below = self.constant_of(value)
-        if below is value:
-            below = copied(value)
-            self._constants[key] = node, below
-        return below
+        """Return a copy of a constant that an operator writes: tracing changes no array."""
+        known = self._known(value)
+        if not known.is_written:
+            known.is_written = True
+            if known.below is value or known.below is known.held:
+                known.below = copied(value)
+        return known.below
 
     def node_and_value(self, value: Any) -> tuple[Any, Any]:
-        """The entry of a node for a value, and the value below it."""
+        """Return the entry of a node for a value, and the value below it."""
         if isinstance(value, GraphTracer) and value.interpreter is self:
             return value.node, value.below
         if is_array(value):
@@ -431,7 +520,7 @@ class Trace(Mode):
         self.has_writes = True
 
     def strides_sources(self, box: Tracer) -> tuple[Any, ...]:
-        """The node of a value, whose strides depend on those of inputs."""
+        """Return the node of a value, whose strides depend on those of inputs."""
         return ((self, box.node),) if isinstance(box, GraphTracer) else ()
 
     def see_strides(self, node: Node) -> None:
@@ -465,7 +554,7 @@ class Trace(Mode):
         return (_record_of(op) if record is None else record)(self, args)
 
     def opens(self, op: RuleTable) -> bool:
-        """Whether an operator with a body of operators runs by its body."""
+        """Return whether an operator with a body of operators runs by its body."""
         if op in self.opened:
             return False
         return self.kept is None or not self.kept(op)
@@ -507,7 +596,7 @@ class Trace(Mode):
         return self._wrapped(op, node, out)
 
     def run_fake(self, op: RuleTable, values: Sequence[Any]) -> Any:
-        """The result of an operator for fake arrays; traces outside do not see the call."""
+        """Return the result of an operator for fake arrays; traces outside do not see the call."""
         mode = current_mode.get()
         if not isinstance(mode, Trace):
             return self._fake_mode.process(op, values)
@@ -572,7 +661,7 @@ class Trace(Mode):
         return self.graph.call(op, tuple(entries[:count]), named)
 
     def _wrapped(self, op: RuleTable, node: Node, out: Any) -> Any:
-        """A result as tracers, with a node for each part."""
+        """Return a result as tracers, with a node for each part."""
         if is_array(out):
             if is_traced(out) and out.interpreter.level >= self.level:
                 raise self._open(op, out)
@@ -613,7 +702,7 @@ class Trace(Mode):
 
 
 def _record_of(op: RuleTable) -> Record:
-    """The record for calls of an operator, kept until its table changes."""
+    """Return the record for calls of an operator, kept until its table changes."""
     plans = op.plans
     is_usual = op.schema.single_return and not (
         op.schema.written or op.sees_seed or op.schema.keyword_only
@@ -632,7 +721,7 @@ def _record_of(op: RuleTable) -> Record:
 
 
 def _or_same(kept: Chosen | None, op: RuleTable) -> Chosen:
-    """A test for operators that are kept, to which one is added."""
+    """Return a test for operators that are kept, to which one is added."""
     return lambda other: other is op or (kept is not None and kept(other))
 
 
@@ -642,7 +731,7 @@ def _or_same(kept: Chosen | None, op: RuleTable) -> Chosen:
 def _lies_otherwise(
     shape: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]
 ) -> bool:
-    """Whether elements lie otherwise in memory; symbolic sizes are those of C order."""
+    """Return whether elements lie otherwise in memory; symbolic sizes are those of C order."""
     if not all(type(n) is int for n in (*shape, *strides, *wanted)) or 0 in shape:
         return False
     triples = zip(shape, strides, wanted, strict=True)
@@ -663,7 +752,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def fake_of(value: Any) -> Any:
-    """A fake array like an array, traced ones too; other values as they are."""
+    """Return a fake array like an array, traced ones too; other values as they are."""
     if is_traced(value):
         strides = strides_of_box(value)
         return make_fake(value.shape, dtype_of(value), strides, device_of(value))
@@ -671,7 +760,7 @@ def fake_of(value: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """A copy of an array, which tracing may write.
+    """Return a copy of an array, which tracing may write.
 
     It lies in memory as the array: strides decide what is a view.
     """

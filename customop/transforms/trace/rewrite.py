@@ -1,4 +1,4 @@
-"""Rewriting graphs by functions: decompose, and replace_pattern."""
+"""Rewrite graphs by functions: `decompose` and `replace_pattern`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from customop.arrays.fake import FakeArray, to_fake
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import flatten, map_outline
+from customop.arrays.nested import flatten, map_outline, part_of
 from customop.errors import ArgumentError, CustomOpError, GraphError, check_function
 from customop.graph.graph import Graph, Memory
 from customop.graph.node import CALL, ITEM, PLACEHOLDER, Node
@@ -20,7 +20,7 @@ from customop.shapes.sizes import same_shape
 from customop.transforms.trace.graph_tracer import GraphTracer, Table, as_table, assign
 from customop.transforms.trace.recorder import Trace
 
-# ---- calls of functions on the values of a graph, as new nodes of that graph ----
+# ---- Emitter: add the operators that a function calls to a graph ----
 
 
 class Emitter:
@@ -29,12 +29,12 @@ class Emitter:
     Parameters
     ----------
     graph : Graph
-        It gets the new nodes.
+        The graph that gets the new nodes.
 
     Attributes
     ----------
     trace : Trace
-        Open it around calls: it is a context manager.
+        A context manager that must be open around calls.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -54,14 +54,15 @@ class Emitter:
         ----------
         fn : callable
         args, kwargs
-            With nodes in the places of arrays.
+            The arguments, with nodes instead of arrays.
         before : Node
-            New nodes come before it, and get its place in the user's code.
+            New nodes are inserted before this node, and get its place in the user's
+            code.
 
         Returns
         -------
         object
-            What the function returns, with nodes in the places of arrays.
+            The result of the function, with nodes instead of arrays.
         """
         known: dict[Node, Any] = {}
 
@@ -78,7 +79,8 @@ class Emitter:
                 *map_outline(list(args), traced),
                 **{name: map_outline(value, traced) for name, value in kwargs.items()},
             )
-            # An argument that is returned is the node itself, which is written below.
+            # If an argument is returned, the result is its node, which is written to
+            # below.
             own = {id(tracer): node for node, tracer in known.items()}
             found = map_outline(out, lambda v: own.get(id(v)) or self.node_of(v))
             for node, tracer in known.items():
@@ -91,17 +93,17 @@ class Emitter:
         return found
 
     def traced(self, node: Node) -> Any:
-        """The value of a node as the function sees it."""
+        """Return the value of a node for a function: a tracer for an array."""
         val = node.meta.get("val")
         return GraphTracer(self.trace, val, node) if is_array(val) else val
 
     def node_of(self, value: Any) -> Any:
-        """The node of a traced value or of an array; other values as they are."""
+        """Return the node of a traced value or an array; return other values unchanged."""
         return self.trace.node_and_value(value)[0]
 
 
 def vals_of(value: Any) -> Any:
-    """Return ``meta["val"]`` of nested nodes; other values as they are."""
+    """Replace nested nodes by their ``meta["val"]``; return other values unchanged."""
     if isinstance(value, Node):
         return value.meta.get("val")
     if isinstance(value, list | tuple):
@@ -110,7 +112,7 @@ def vals_of(value: Any) -> Any:
 
 
 def are_alike(first: Any, second: Any) -> bool:
-    """Whether nested values are certainly of the same shapes and dtypes."""
+    """Return whether nested values certainly have the same shapes and dtypes."""
     if is_array(first) and is_array(second):
         same_type = bool(first.dtype == second.dtype)
         return same_type and same_shape(tuple(first.shape), tuple(second.shape))
@@ -121,7 +123,7 @@ def are_alike(first: Any, second: Any) -> bool:
 
 
 def between(start: Node, end: Node) -> Iterator[Node]:
-    """The nodes after `start` and before `end`."""
+    """Yield the nodes after `start` and before `end`."""
     node = start.next
     while node is not end:
         yield node
@@ -129,44 +131,44 @@ def between(start: Node, end: Node) -> Iterator[Node]:
 
 
 def replace_results(node: Node, found: Any) -> None:
-    """Let the users of a node, and of its items, use what takes its place; erase it."""
+    """Replace a node and its items by other nodes in all their users, and erase it."""
     if isinstance(found, Node):
         node.replace_all_uses_with(found)
     else:
         for user in [*node.users]:
             if user.op == ITEM and user.args[0] is node:
-                replace_results(user, found[user.args[1]])
+                replace_results(user, part_of(found, user.args[1]))
             else:
                 user.map_inputs(lambda used: found if used is node else used)
     node.graph.erase_node(node)
 
 
-# ---- decompose: calls of some operators in a graph become calls of others ----
+# ---- decompose ----
 
 
 def decompose(graph: GraphT, table: Table) -> GraphT:
-    """Replace calls of operators by what functions of other operators compute.
+    """Replace calls of operators by functions that call other operators.
 
     Parameters
     ----------
     graph : GraphModule or Graph
-        It stays as it is.
+        It is not changed.
     table : mapping, or iterable of Operator or str
-        Operator, or its name -> a function of its parameters. For a list of operators
-        these are their own bodies. Calls that a function makes are replaced as well;
-        within its own function an operator stays.
+        Maps operators, or their names, to functions of their parameters. For a list of
+        operators, their own bodies are used. Calls that a function makes are replaced
+        as well, except calls of the operator that it replaces.
 
     Returns
     -------
     GraphModule or Graph
-        A new one.
+        A new graph.
 
     Raises
     ------
     ArgumentError
         If the table has something other than operators and functions.
     GraphError
-        If a function gives arrays of another shape or dtype than the operator.
+        If a function returns arrays of another shape or dtype than the operator.
 
     Examples
     --------
@@ -205,7 +207,7 @@ def _open(emitter: Emitter, node: Node) -> None:
     replace_results(node, results)
 
 
-# ---- replace_pattern: what one function computes is computed by another one ----
+# ---- replace_pattern ----
 
 
 def replace_pattern(
@@ -214,29 +216,30 @@ def replace_pattern(
     replacement: Callable[..., Any],
     examples: Sequence[Any] | None = None,
 ) -> GraphT:
-    """Replace what one function computes, wherever a graph does, by what another does.
+    """Replace each place in a graph that computes one function by another function.
 
-    Both functions are traced. The arguments of `pattern` are wildcards: they fit any
-    array, or a number. Operators and constants must be the same. Something is left as it
-    is if another node uses a value inside of it, or overlaps with an earlier replacement.
+    Both functions are traced. The arguments of `pattern` are wildcards: they match any
+    array or number. Operators and constants must be the same. A place is not replaced
+    if another node uses a value inside it, or if it overlaps with an earlier
+    replacement.
 
     Parameters
     ----------
     graph : GraphModule or Graph
-        It stays as it is.
+        It is not changed.
     pattern : callable
-        Takes arrays, returns an array or a pytree of them. It is traced for the shapes
-        and dtypes of each place where it might fit.
+        Takes arrays; returns an array or a pytree of them. It is traced for the shapes
+        and dtypes of each place where it might match.
     replacement : callable
-        Takes the same arguments, and returns arrays of the same shapes and dtypes.
+        Takes the same arguments; returns arrays of the same shapes and dtypes.
     examples : sequence of array, optional
-        Arguments for which `pattern` calls the operators that are to be found; matrices
-        of three rows and columns by default.
+        Arguments for which `pattern` calls the operators to find; 3 x 3 matrices by
+        default.
 
     Returns
     -------
     GraphModule or Graph
-        A new one.
+        A new graph.
 
     Raises
     ------
@@ -262,13 +265,13 @@ def replace_pattern(
 
 
 class _Traced:
-    """A function as a graph without an output.
+    """A function traced as a graph without an output node.
 
     Attributes
     ----------
     inputs : list of Node
     outputs : list
-        Nodes, and other leaves of the result.
+        The leaves of the result: nodes and other values.
     """
 
     def __init__(self, fn: Callable[..., Any], vals: Sequence[Any], sizes: Any) -> None:
@@ -289,7 +292,7 @@ class _Traced:
 
 
 class _Wanted:
-    """A pattern, traced for the types of its arguments that turn up."""
+    """A pattern, traced for each combination of argument types that is needed."""
 
     def __init__(self, fn: Callable[..., Any], examples: Sequence[Any] | None) -> None:
         self._fn = fn
@@ -315,18 +318,18 @@ class _Wanted:
         self._known: dict[Any, _Traced | None] = {}
 
     def for_values(self, vals: Sequence[Any], sizes: Any) -> _Traced | None:
-        """The pattern for arguments of these types; None if it fails for them."""
+        """Return the pattern traced for arguments of these types; None if it fails."""
         key = tuple([_type_key(val) for val in vals])
         if key not in self._known:
             try:
                 self._known[key] = _Traced(self._fn, vals, sizes)
             except (CustomOpError, ValueError, TypeError, IndexError):
-                self._known[key] = None  # it has no meaning for such arguments
+                self._known[key] = None  # it does not work for such arguments
         return self._known[key]
 
 
 def _required(fn: Callable[..., Any]) -> int:
-    """Number of the positional parameters without a default."""
+    """Return the number of positional parameters without a default."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(fn).parameters.values()
     return sum(p.kind in kinds and p.default is p.empty for p in parameters)
@@ -343,7 +346,7 @@ def _type_key(val: Any) -> Any:
 
 
 class _Replacing:
-    """Finds the places first, and then replaces them."""
+    """Finds all places that match, and then replaces them."""
 
     def __init__(
         self, graph: Graph, pattern: _Wanted, replacement: Callable[..., Any]
@@ -355,11 +358,11 @@ class _Replacing:
         self._memory = Memory(graph)
         self._position = {node: i for i, node in enumerate(graph.nodes)}
         self._used: set[Node] = set()
-        # Nodes that were replaced -> what took their places.
+        # Replaced node -> its replacement.
         self._instead: dict[Node, Any] = {}
 
     def run(self) -> None:
-        """Replace all that can be."""
+        """Replace all places that match."""
         found = [match for node in self._graph.nodes for match in self._at(node)]
         emitter = Emitter(self._graph)
         with emitter.trace:
@@ -367,7 +370,7 @@ class _Replacing:
                 self._replace(emitter, traced, match)
 
     def _at(self, node: Node) -> list[tuple[_Traced, Match]]:
-        """The first match whose first output is this node."""
+        """Return a list with the first match whose first output is this node, if any."""
         general = self._pattern.general
         for rough in match_at(general.outputs, node, is_exact=False):
             if any(wanted not in rough for wanted in general.inputs):
@@ -386,11 +389,11 @@ class _Replacing:
         return {node for wanted, node in match.items() if _is_computed(wanted)}
 
     def _fits(self, traced: _Traced, match: Match) -> bool:
-        """Whether a match is for the types that it was traced for, and can be replaced."""
+        """Return whether a match fits the types of the traced pattern and can be replaced."""
         for wanted in traced.inputs:
             val = vals_of(wanted)
             if not is_array(val):
-                match[wanted] = val  # a number, which stands in the pattern itself
+                match[wanted] = val  # a number, which is a constant of the pattern
             elif wanted not in match or _type_key(vals_of(match[wanted])) != _type_key(
                 val
             ):
@@ -420,7 +423,7 @@ class _Replacing:
                 self._graph.erase_node(node)
 
     def _current(self, node: Any) -> Any:
-        """The value now in the place of a node, which may have been replaced."""
+        """Return the current replacement of a node, or the node itself."""
         while isinstance(node, Node) and node in self._instead:
             node = self._instead[node]
         return node
@@ -439,7 +442,10 @@ class _Replacing:
             )
 
     def _needs_copy(self, old: Node, new: Any) -> bool:
-        """Whether an array of its own would become one that others have, and matters."""
+        """Return whether the replacement would share memory that the original did not.
+
+        This only matters if the memory is written to or returned.
+        """
         if not isinstance(new, Node):
             return False
         places = self._memory.places[old]
@@ -448,7 +454,7 @@ class _Replacing:
 
 
 def _is_fresh(node: Node) -> bool:
-    """Whether the value of a new node is certainly memory of its own."""
+    """Return whether the value of a new node certainly does not share memory."""
     while node.op == ITEM:
         node = node.args[0]
     if node.op != CALL or node.subgraphs:

@@ -81,7 +81,7 @@ def _timings(row: dict[str, Any]) -> dict[str, float]:
 
 
 def _peers(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Name of a row -> peer -> its time over ours; the slowest peers first."""
+    """Return the name of a row -> peer -> its time over ours; the slowest peers first."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         times = {n: t / row["ours"] for n, t in _timings(row).items() if n in PEERS}
@@ -91,7 +91,7 @@ def _peers(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _budgets(rows: Iterable[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Name of a row and what it compares with, and the part of its budget that it takes."""
+    """Return the name of a row and what it compares with, and the part of its budget that it takes."""
     found = []
     for row in rows:
         form, against, most = (row["limit"][key] for key in ("form", "against", "most"))

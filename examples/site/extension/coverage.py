@@ -55,7 +55,7 @@ def _page(found: Mapping[str, Any]) -> Iterator[str]:
 def _rows(
     module: Mapping[str, Any], operators: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Functions, and the other cells of their rows."""
+    """Yield functions, and the other cells of their rows."""
     none = " | ".join([""] * len(_RULES))
     for name in module["operators"]:
         rules = {r["name"]: r["origin"] for r in operators[f"np::{name}"]["rules"]}

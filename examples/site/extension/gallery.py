@@ -80,7 +80,7 @@ def _ran(path: Path, cache: Path) -> Done:
 
 
 def _key(path: Path) -> str:
-    """A digest of all that the output of a program depends on."""
+    """Return a digest of all that the output of a program depends on."""
     digest = hashlib.sha256(sys.version.encode())
     package = Path(customop.__file__).parent
     for each in (path, _RUNNER, _STYLE, *sorted(package.rglob("*.py"))):
@@ -115,7 +115,7 @@ def _run(path: Path, kept: Path) -> None:
 
 
 def _stored(path: Path) -> Done:
-    """The output in the index of the examples, and the picture in the guide."""
+    """Return the output in the index of the examples, and the picture in the guide."""
     index = (path.parent / "README.md").read_text(encoding="utf-8")
     shown = rf"^```console\n\$ python {path.name}\n(.*?)^```$"
     found = re.search(shown, index, re.MULTILINE | re.DOTALL)
@@ -169,7 +169,7 @@ _DRAWN = (".png", ".svg")
 
 
 def _plugin(folder: Path) -> str:
-    """The page of the package of a plug-in: its README.md, and the files that it names."""
+    """Return the page of the package of a plug-in: its README.md, and the files that it names."""
     text = (folder / "README.md").read_text(encoding="utf-8")
     link = r"\[[^\]]*\]\(((?!\.\.|https)[^)#]+)\)"
     files = re.findall(link, text)

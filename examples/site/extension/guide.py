@@ -34,7 +34,7 @@ def make(source: Path, target: Path) -> None:
 
 
 def with_links_of_site(text: str) -> str:
-    """The text with links to files outside of the guide turned into links to pages."""
+    """Return the text with links to files outside of the guide turned into links to pages."""
     for file, page in _ELSEWHERE.items():
         text = re.sub(rf"\]\({file}(#[\w-]+)?\)", rf"]({page})", text)
     return text
@@ -57,6 +57,6 @@ def read_own_page(app: Any, name: str, source: list[str]) -> None:
 
 
 def with_plots(text: str, stored: Path, target: Path) -> str:
-    """The page on costs with plots before its table."""
+    """Return the page on costs with plots before its table."""
     before, mark, after = text.partition("<!-- benchmarks -->\n")
     return f"{before}{costs.make(stored, target)}{mark}{after}"

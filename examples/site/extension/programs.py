@@ -28,13 +28,13 @@ class Block(NamedTuple):
 
 
 def about(text: str) -> tuple[str, str]:
-    """The title of a program and the rest of its docstring, as Markdown."""
+    """Return the title of a program and the rest of its docstring, as Markdown."""
     title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
     return title.rstrip("."), rest.strip().replace("::\n", ":\n")
 
 
 def blocks(text: str) -> list[Block]:
-    """The program after its docstring: comments at the margin are the prose."""
+    """Return the program after its docstring: comments at the margin are the prose."""
     lines = text.splitlines()
     starts = [*_prose_starts(text, lines)]
     first = ast.parse(text).body[0].end_lineno or 0
@@ -62,7 +62,7 @@ def _code(lines: list[str], start: int, end: int) -> str:
 
 
 def _prose_starts(text: str, lines: list[str]) -> Iterator[int]:
-    """Indices of lines where a block of comments begins, after an empty line."""
+    """Yield indices of lines where a block of comments begins, after an empty line."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
         is_first = row > 1 and not lines[row - 2].strip()

@@ -35,7 +35,7 @@ def make(target: Path, missing: Sequence[str]) -> None:
 
 
 def _overview() -> Iterator[str]:
-    """All pages with all their names, as Markdown."""
+    """Yield all pages with all their names, as Markdown."""
     for group, pages in GROUPS.items():
         yield f"\n## {group}\n\n| page | names |\n| --- | --- |"
         for page in pages.split():
@@ -115,7 +115,7 @@ def _entry(name: str) -> Iterator[str]:
 
 
 def _ufuncs(names: Sequence[str]) -> Iterator[str]:
-    """Functions of another package, whose own pages explain them."""
+    """Yield functions of another package, whose own pages explain them."""
     yield from _heading("Its ufuncs", "-")
     signatures = [f"{name}({', '.join(_inputs(_value(name)))})" for name in names]
     yield f".. py:function:: {signatures[0]}"
@@ -142,5 +142,5 @@ def _value(name: str) -> Any:
 def is_shown(
     app: Any, what: str, name: str, value: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Whether autodoc leaves a member out: what only this package calls is."""
+    """Return whether autodoc leaves a member out: what only this package calls is."""
     return True if name.startswith("box_") else None

@@ -479,6 +479,79 @@ def test_wrappers_with_one_code_are_told_apart(name: str) -> None:
         co.grad(wrap(scratch))(X)
 
 
+class Loss:
+    """Applies a function that it holds."""
+
+    def __init__(self, fn: Any) -> None:
+        self.layers = [fn]
+
+    def __call__(self, x: Any) -> Any:
+        return self.layers[0](x)
+
+    def value(self, x: Any) -> Any:
+        return self.layers[0](x)
+
+
+class Other(Loss):
+    """Another class, whose method is found by its name."""
+
+    def value(self, x: Any) -> Any:
+        return np.square(x)
+
+
+# Of two functions with one code, the second needs its argument for backward.
+PAIRS: dict[str, Any] = {
+    "ufuncs": [np.negative, np.square],
+    "callable objects": [Loss(np.negative), Loss(np.square)],
+    "partials": [partial(apply, np.negative), partial(apply, np.square)],
+    "methods": [Loss(np.negative).value, Loss(np.square).value],
+    "operators": [co.ops.np.negative, co.ops.np.square],
+    "compiled functions": [co.compile(np.negative), co.compile(np.square)],
+    "objects of two classes": [
+        lambda x, held=held: held.value(x)
+        for held in (Loss(np.negative), Other(np.negative))
+    ],
+    "names": [
+        lambda x, name=name: getattr(np, name)(x) for name in ("negative", "square")
+    ],
+    "keyword defaults": [lambda x, *, fn=fn: fn(x) for fn in (np.negative, np.square)],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_functions_that_hold_others_are_told_apart(name: str) -> None:
+    """Each is watched the first time, though the lambda below has one code."""
+
+    def pulled(loss: Any) -> Any:
+        x = X.copy()
+        _, pull = co.vjp(lambda v: loss(v), x)  # what is tried
+        x[:] = 100.0
+        return pull(ONES)
+
+    first, second = PAIRS[name]
+    np.testing.assert_array_equal(pulled(first)[0], -ONES)
+    with pytest.raises(co.GradientError, match="was overwritten"):
+        pulled(second)
+
+
+loss: Any = np.negative
+
+
+def test_a_global_that_is_another_function_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pulled() -> Any:
+        x = X.copy()
+        _, pull = co.vjp(lambda v: loss(v), x)  # what is tried
+        x[:] = 100.0
+        return pull(ONES)
+
+    pulled()
+    monkeypatch.setitem(globals(), "loss", np.square)
+    with pytest.raises(co.GradientError, match="was overwritten"):
+        pulled()
+
+
 def test_operators_are_told_apart() -> None:
     """Each operator is a program of its own."""
     b = np.ones(3)

@@ -335,6 +335,7 @@ SHARED = {
 MATRIX = np.random.default_rng(1).normal(size=(3, 3))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SHARED)
 def test_gradients_equal_those_of_torch(name: str) -> None:
     """The same function has the same gradient in torch."""
@@ -367,6 +368,7 @@ def test_gradients_equal_the_complex_step(name: str) -> None:
         assert_allclose(found[index], expected, rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 def test_complex_gradients_are_conjugates_of_torchs() -> None:
     """Torch gives du + i dv; this package and JAX give du - i dv: of Re(z^2 w)."""
     torch = pytest.importorskip("torch", reason="torch is the other side of this test")

@@ -26,7 +26,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "Input must be >= 1-d.\n"
-        "  np.flipud of an array of shape ()\n"
+        "  np.flipud(float64[])\n"
         "  do: use np.flip",
     ),
     "fliplr": (
@@ -34,7 +34,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "Input must be >= 2-d.\n"
-        "  np.fliplr of an array of shape (2,)\n"
+        "  np.fliplr(float64[2])\n"
         "  do: use np.flip",
     ),
     "roll": (
@@ -42,7 +42,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "'shift' and 'axis' should be scalars or 1D sequences\n"
-        "  in the call of np.roll\n"
+        "  np.roll(float64[2], [[1]], 0)\n"
         "  do: give ints or lists",
     ),
     "round into an array": (
@@ -58,6 +58,14 @@ NUMPY: Table = {
         co.DataDependentError,
         TypeError,
         "x[mask] under vmap is used as an array: each row takes another number of elements\n"
+        "  do: use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
+        " once for each row",
+    ),
+    "an element of a mask under vmap": (
+        lambda: batched(lambda x: x[x > 1.0][0]),
+        co.DataDependentError,
+        TypeError,
+        "x[mask] under vmap is indexed: each row takes another number of elements\n"
         "  do: use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
         " once for each row",
     ),
@@ -87,7 +95,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "`indices` and `arr` must have the same number of dimensions\n"
-        "  np.take_along_axis: (2,) for (2, 3)\n"
+        "  np.take_along_axis(float64[2, 3], int64[2], 1)\n"
         "  do: give indices with the axes of the array",
     ),
     "diag": (
@@ -95,7 +103,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "Input must be 1- or 2-d.\n"
-        "  np.diag of an array of shape ()\n"
+        "  np.diag(float64[])\n"
         "  do: use np.atleast_1d(x) first",
     ),
     "where": (
@@ -103,23 +111,23 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "either both or neither of x and y should be given\n"
-        "  in the call of np.where\n"
+        "  np.where(True, 1)\n"
         "  do: write np.where(condition, x, y)",
     ),
     "select": (
         lambda: np.select([F > 0], [F, F]),
         co.ShapeError,
         ValueError,
-        "list of cases must be same length as list of conditions, and not empty\n"
-        "  np.select: 1 conditions, 2 choices\n"
+        "list of cases must be same length as list of conditions\n"
+        "  np.select([bool[2]], [float64[2], float64[2]])\n"
         "  do: give a choice for each condition",
     ),
     "select of nothing": (
         lambda: co.vmap(lambda x: np.select([], [x]))(M),
         co.ShapeError,
         ValueError,
-        "list of cases must be same length as list of conditions, and not empty\n"
-        "  np.select: 0 conditions, 1 choices\n"
+        "list of cases must be same length as list of conditions\n"
+        "  np.select([], [float64[2]])\n"
         "  do: give a choice for each condition",
     ),
     "concatenate": (
@@ -140,8 +148,10 @@ NUMPY: Table = {
         lambda: np.concatenate([F, np.sum(F)]),
         co.ShapeError,
         ValueError,
-        "zero-dimensional arrays cannot be concatenated\n"
-        "  in the call of np.concatenate\n"
+        "all the input arrays must have same number of dimensions, but the"
+        " array at index 0 has 1 dimension(s) and the array at index 1 has 0"
+        " dimension(s)\n"
+        "  np.concatenate([float64[2], float64[]])\n"
         "  do: use np.stack, or np.atleast_1d on each",
     ),
     "concatenate with a cast": (
@@ -163,24 +173,23 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "array split does not result in an equal division\n"
-        "  axis 1 of length 3 in 2 parts\n"
+        "  np.split(float64[2, 3], 2, axis=1)\n"
         "  do: use np.array_split, or give the places to cut",
     ),
     "split in no parts": (
         lambda: np.array_split(G, 0),
         co.ShapeError,
         ValueError,
-        "number sections must be larger than 0\n"
-        "  in the call of np.array_split\n"
-        "  axis 0 of length 2 in 0 parts\n"
-        "  do: give a positive number of parts, or the places to cut",
+        "number sections must be larger than 0.\n"
+        "  np.array_split(float64[2, 3], 0, axis=0)\n"
+        "  do: give the places to cut, or a positive number of parts",
     ),
     "hsplit": (
         lambda: np.hsplit(np.sum(F), 1),
         co.ShapeError,
         ValueError,
         "hsplit only works on arrays of 1 or more dimensions\n"
-        "  got an array of shape ()\n"
+        "  np.hsplit(float64[], 1)\n"
         "  do: use np.atleast_1d(x) first",
     ),
     "vsplit": (
@@ -188,7 +197,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "vsplit only works on arrays of 2 or more dimensions\n"
-        "  got an array of shape (2,)\n"
+        "  np.vsplit(float64[2], 1)\n"
         "  do: use np.split",
     ),
     "dsplit": (
@@ -196,7 +205,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "dsplit only works on arrays of 3 or more dimensions\n"
-        "  got an array of shape (2, 3)\n"
+        "  np.dsplit(float64[2, 3], 1)\n"
         "  do: use np.split",
     ),
     "pad by a function": (
@@ -247,14 +256,17 @@ NUMPY: Table = {
         lambda: np.block([F, (F, F)]),
         co.ArgumentError,
         TypeError,
-        "np.block: arrays[1] is a tuple. Only lists can be used to arrange blocks\n"
-        "  do: write a list",
+        "arrays[1] is a tuple. Only lists can be used to arrange blocks, and"
+        " np.block does not allow implicit conversion from tuple to ndarray.\n"
+        "  np.block([float64[2], (float64[2], float64[2])])\n"
+        "  do: nest all arrays in equally many lists, not tuples",
     ),
     "pad by floats": (
         lambda: np.pad(F, 1.5),
         co.ArgumentError,
         TypeError,
-        "np.pad: `pad_width` must be of integral type, got 1.5\n"
+        "`pad_width` must be of integral type.\n"
+        "  np.pad(float64[2], 1.5)\n"
         "  do: give ints: ((before, after), ...)",
     ),
     "pad by less": (
@@ -262,7 +274,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "index can't contain negative values\n"
-        "  np.pad: pad_width=-1\n"
+        "  np.pad(float64[2], -1)\n"
         "  do: slice the array to make it shorter",
     ),
     "reshape": (
@@ -297,17 +309,17 @@ NUMPY: Table = {
         lambda: np.transpose(G, (0,)),
         co.ShapeError,
         ValueError,
-        "axes don't match array: (0,) for an array of 2 axes\n"
-        "  in the call of np.transpose\n"
+        "axes don't match array\n"
+        "  np.transpose(float64[2, 3], (0,))\n"
         "  do: name each axis once",
     ),
     "moveaxis": (
         lambda: np.moveaxis(G, (0, 1), 0),
         co.ShapeError,
         ValueError,
-        "`source` and `destination` arguments must have the same number of elements\n"
-        "  in the call of np.moveaxis\n"
-        "  got (0, 1) and (0,)\n"
+        "`source` and `destination` arguments must have the same number of"
+        " elements\n"
+        "  np.moveaxis(float64[2, 3], (0, 1), (0,))\n"
         "  do: give a destination for each axis",
     ),
     "squeeze": (
@@ -315,7 +327,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "cannot select an axis to squeeze out which has size not equal to one\n"
-        "  axis 0 of an array of shape (2, 3)\n"
+        "  np.squeeze(float64[2, 3], (0,))\n"
         "  do: name axes of length one",
     ),
     "broadcast_to": (
@@ -387,9 +399,10 @@ NUMPY: Table = {
         lambda: np.max(F, where=F > 0),
         co.ShapeError,
         ValueError,
-        "reduction operation 'maximum' does not have an identity, so to use a where mask"
-        " one has to specify 'initial'\n"
+        "reduction operation 'maximum' does not have an identity, so to use a"
+        " where mask one has to specify 'initial'\n"
         "  in the call of np.max\n"
+        "  np.maximum.reduce(float64[1], where=False)\n"
         "  do: give initial=",
     ),
     "mask of integers": (

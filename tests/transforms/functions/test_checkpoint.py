@@ -232,14 +232,62 @@ def test_generators_are_restored() -> None:
 
 def test_other_values_are_an_error() -> None:
     """Numbers that nobody can restore are noticed."""
-    hidden = {"rng": np.random.default_rng(0)}
-    noisy = co.checkpoint(lambda x: np.sin(x) * hidden["rng"].normal(size=5))
+    noisy = co.checkpoint(lambda x: np.sin(x) * np.random.default_rng().normal(size=5))
     with pytest.raises(co.GradientError) as caught:
         co.grad(lambda x: np.sum(noisy(x)))(X)
     assert caught.value.what == (
         "checkpoint::<lambda> gives other values the second time, when backward runs it"
         " again"
     )
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_the_second_run_is_watched_as_the_first(is_nested: bool) -> None:
+    """A plain array that the function overwrites after its use is an error."""
+
+    def total(x: Any) -> Any:
+        b, y = np.ones(2), 0.0
+        for _ in range(3):
+            y = y + np.sum(x * b)
+            b *= 2.0
+        return y
+
+    layer = co.checkpoint(co.checkpoint(total) if is_nested else total)
+    with pytest.raises(co.GradientError, match="was overwritten"):
+        co.grad(layer)(np.ones(2))
+    with pytest.raises(co.GradientError, match="was overwritten"):
+        co.grad(lambda x: layer(np.sin(x)))(np.ones(2))
+
+
+def test_generators_of_objects_are_restored() -> None:
+    """Also one that takes the place of another between two calls."""
+
+    class Layer:
+        def __init__(self) -> None:
+            self.held = {"rng": np.random.default_rng(0)}
+
+        def __call__(self, x: Any) -> Any:
+            return np.sin(x) * self.held["rng"].normal(size=5)
+
+    layer = Layer()
+    noisy = co.checkpoint(layer)
+    slope = co.grad(lambda x: np.sum(noisy(x)))
+    for seed in (0, 3):
+        layer.held = {"rng": np.random.default_rng(seed)}
+        noise = np.random.default_rng(seed).normal(size=5)
+        np.testing.assert_allclose(slope(X), np.cos(X) * noise)
+
+
+source = np.random.default_rng(0)
+
+
+def test_a_global_generator_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = co.checkpoint(lambda x: np.sin(x) * source.normal(size=5))
+    slope = co.grad(lambda x: np.sum(noisy(x)))
+    for seed in (1, 2):
+        monkeypatch.setitem(globals(), "source", np.random.default_rng(seed))
+        noise = np.random.default_rng(seed).normal(size=5)
+        np.testing.assert_allclose(slope(X), np.cos(X) * noise)
 
 
 def test_global_random_state() -> None:

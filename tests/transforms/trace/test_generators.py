@@ -107,8 +107,8 @@ legacy_rand = np.random.rand  # what is tried
             "draws from a Generator, whose numbers",
         ),
         (lambda x, rng: x * np.random.rand(3), "draws from np.random, whose numbers"),  # noqa: NPY002  # what is tried
-        (lambda x, rng: x * legacy_rand(3), "from a RandomState, whose numbers"),
-        (lambda x, rng: x * random(), "draws from a Random, whose numbers"),
+        (lambda x, rng: x * legacy_rand(3), "from np.random, whose numbers"),
+        (lambda x, rng: x * random(), "draws from Python's random, whose numbers"),
         (lambda x, rng: x * LEGACY.rand(3), "draws from a RandomState, whose numbers"),
         (
             lambda x, rng: x * np.random.Generator(BITS).normal(size=3),

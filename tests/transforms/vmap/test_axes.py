@@ -134,6 +134,7 @@ def test_keywords_that_are_no_numbers() -> None:
     np.testing.assert_array_equal(fn(X, how="keep"), X)
 
 
+@pytest.mark.exhaustive
 def test_keyword_arrays_as_jax_has_them() -> None:
     """An array by keyword is batched, which jax.vmap does and torch.vmap does not."""
     jax = pytest.importorskip("jax", reason="jax is not installed")
@@ -142,6 +143,7 @@ def test_keyword_arrays_as_jax_has_them() -> None:
     np.testing.assert_allclose(vmap(lambda x, k: x * k)(X, k=k), theirs, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("k", [2.0, True, "twice", None])
 def test_keyword_constants_as_torch_has_them(k: Any) -> None:
     """A keyword argument that is not an array is passed on, as by torch.vmap."""

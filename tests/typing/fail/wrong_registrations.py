@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import customop as co
-from customop.core.rule_makers import BatchInfo
+from customop.core.rule_types import BatchInfo
 
 F64 = npt.NDArray[np.float64]
 

@@ -62,6 +62,9 @@ reveal_type(shown.register_kernel("cuda"))
 reveal_type(co.register_fake(shown, shown))
 # by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
 # by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
+reveal_type(co.register_array_dispatch(shown, FakeArray, shown))
+# by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
+# by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
 
 # Only the plugin knows the types of an operator that is found by name.
 reveal_type(co.register_fake("typing::shown", shown))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import customop as co
-from customop.core.rule_makers import BatchInfo
+from customop.core.rule_types import BatchInfo
 
 if TYPE_CHECKING:
     import cupy as cp

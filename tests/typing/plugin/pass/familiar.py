@@ -12,7 +12,7 @@ import numpy.typing as npt
 from typing_extensions import TypedDict
 
 import customop as co
-from customop.core.rule_makers import BatchInfo
+from customop.core.rule_types import BatchInfo
 
 if TYPE_CHECKING:
     import cupy as cp

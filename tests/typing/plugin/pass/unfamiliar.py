@@ -13,7 +13,7 @@ import customop
 import customop as c
 from customop import Operator
 from customop import custom_op as op
-from customop.core.rule_makers import BatchInfo
+from customop.core.rule_types import BatchInfo
 
 if TYPE_CHECKING:
     Unknown = Any

@@ -1,8 +1,9 @@
-"""Registration of kernels and rules as methods of an operator."""
+"""Registration: the methods of an operator, and how kernels and rules enter its table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -17,16 +18,23 @@ from customop.core.builtin_kinds import (
     VMAP,
     as_formula,
 )
-from customop.core.registry import Registration, chained, register
-from customop.core.rule_kind import RuleKind, check_device_types, check_kind
-from customop.core.table import RuleTable
+from customop.core.rule_kind import (
+    Definition,
+    Row,
+    RuleKind,
+    check_device_types,
+    check_kind,
+    fallthrough_kernel,
+    rule_kind,
+)
+from customop.core.table import RuleTable, changing
 from customop.errors import RegistrationError, check_flag, shown, warn_caller
 from customop.later import later
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from customop.core.rule_makers import (
+    from customop.core.rule_types import (
         BackwardFn,
         ContextT,
         JvpFn,
@@ -39,17 +47,29 @@ if TYPE_CHECKING:
     )
     from customop.core.samples import Sample
 
+numba_kernels: ModuleType = later(import_module, "customop.core.numba_kernels")
 samples: ModuleType = later(import_module, "customop.core.samples")
 
 
-# ---- registration of kernels, and of rules of any kind, as methods of an operator ----
+# ---- methods that register ----
 
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 
-class OperatorKernels(RuleTable):
-    """A table whose methods register kernels, and rules of any kind."""
+class RegistrationMethods:
+    """Methods that register kernels and rules through `add`, which subclasses define.
+
+    The functions of the same names in `customop` are derived from them: their
+    docstrings, signatures and examples too.
+    """
+
+    qualname: str
+
+    if TYPE_CHECKING:
+
+        def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
+            """Register for a kind of rule, or for the name of a kind of array."""
 
     @overload
     def register_kernel(
@@ -106,62 +126,6 @@ class OperatorKernels(RuleTable):
         """
         kinds = check_device_types(self.qualname, device_types)
         return self._register(kinds, fn, override=True)  # type: ignore[no-any-return]  # by fn, as overloaded
-
-    def set_kernel_enabled(
-        self, device_type: str, enabled: bool = True
-    ) -> KernelSwitch:
-        """Disable or enable the kernel of a kind of array.
-
-        While it is disabled the function that the operator was made from runs.
-        The change holds from the call on; as a context manager, for the block.
-
-        Parameters
-        ----------
-        device_type : str
-            The kind of array.
-        enabled : bool
-            False to disable.
-
-        Returns
-        -------
-        context manager
-            Restores the state before when it exits.
-
-        Raises
-        ------
-        RegistrationError
-            If the kind is unknown.
-
-        Examples
-        --------
-        >>> import numpy as np, customop as co
-        >>> @co.custom_op("doc::half", mutates_args=())
-        ... def half(x: np.ndarray) -> np.ndarray:
-        ...     return x / 2
-        >>> _ = half.register_kernel("cpu", lambda x: 0.5 * x + 1.0)  # wrong
-        >>> with half.set_kernel_enabled("cpu", False):
-        ...     half(np.array([3.0]))
-        array([1.5])
-        """
-        check_flag("enabled", enabled)
-        if not isinstance(device_type, str):
-            raise self.error(
-                RegistrationError,
-                f"set_kernel_enabled takes one kind of array, got {shown(device_type)}",
-                do='write set_kernel_enabled("cpu", False)',
-                parameter=None,
-            )
-        (kind,) = check_device_types(self.qualname, device_type)
-        state = f"'{kind}' kernel of {self.qualname} is"
-        if kind not in self.rows:
-            text = f"{state} not registered: nothing to enable or disable"
-            warn_caller(text)
-        elif (kind not in self.disabled) is bool(enabled):
-            text = f"{state} already {'enabled' if enabled else 'disabled'}"
-            warn_caller(text)
-        switch = KernelSwitch(self, kind, kind in self.disabled)
-        self.set_disabled(kind, not enabled)
-        return switch
 
     @overload
     def register_fake(
@@ -259,61 +223,6 @@ class OperatorKernels(RuleTable):
         check_kind(self.qualname, kind)
         return self._register((kind,), fn, override=override)
 
-    def _register(
-        self, keys: Iterable[RuleKind | str], fn: Any, *, override: bool
-    ) -> Any:
-        def enter(given: Any) -> None:
-            for key in keys:
-                self.add(key, given, override=override)
-
-        return chained(self, fn, enter)
-
-    def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
-        """Register for a kind of rule, or for the name of a kind of array.
-
-        Parameters
-        ----------
-        key : RuleKind or str
-        fn : object
-            What is registered, as its kind takes it.
-        override : bool
-            Replace a rule that is registered already.
-
-        Raises
-        ------
-        RegistrationError
-            If `fn` does not fit the operator, or there is a rule already.
-        """
-        register(self, Registration(self.qualname, key, fn), override=override)
-
-
-class KernelSwitch:
-    """Restores whether a kernel is enabled when its block ends."""
-
-    def __init__(self, op: RuleTable, kind: str, disabled: bool) -> None:
-        self._op = op
-        self._kind = kind
-        self._disabled = disabled
-
-    def __enter__(self) -> None:
-        """Nothing more to do: the change holds already."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._op.set_disabled(self._kind, self._disabled)
-
-
-# ---- operator rules ----
-# Registration of the rules of transforms and of checks, as methods of an operator.
-
-
-class OperatorRules(OperatorKernels):
-    """A table whose methods register kernels and every kind of rule of the package."""
-
     @overload
     def register_autograd(
         self,
@@ -372,9 +281,7 @@ class OperatorRules(OperatorKernels):
         >>> @co.custom_op("doc::half", mutates_args=())
         ... def half(x: np.ndarray) -> np.ndarray:
         ...     return x / 2
-        >>> @half.register_autograd
-        ... def _(ctx, g):
-        ...     return g / 2
+        >>> _ = half.register_autograd(lambda ctx, g: g / 2)
         >>> co.grad(half)(np.array(3.0))
         np.float64(0.5)
         """
@@ -616,8 +523,98 @@ class OperatorRules(OperatorKernels):
         """
         return self._register((SAMPLE_INPUTS,), fn, override=override)
 
+    def _register(
+        self, keys: Iterable[RuleKind | str], fn: Any, *, override: bool
+    ) -> Any:
+        def enter(given: Any) -> None:
+            for key in keys:
+                self.add(key, given, override=override)
+
+        return chained(self, fn, enter)
+
+
+# ---- the methods of an operator ----
+
+
+class OperatorMethods(RegistrationMethods, RuleTable):
+    """A table whose methods register kernels and rules, and waive checks."""
+
+    def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
+        """Register for a kind of rule, or for the name of a kind of array.
+
+        Parameters
+        ----------
+        key : RuleKind or str
+        fn : object
+            What is registered, as its kind takes it.
+        override : bool
+            Replace a rule that is registered already.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not fit the operator, or there is a rule already.
+        """
+        register(self, Registration(self.qualname, key, fn), override=override)
+
+    def set_kernel_enabled(
+        self, device_type: str, enabled: bool = True
+    ) -> KernelSwitch:
+        """Disable or enable the kernel of a kind of array.
+
+        While it is disabled the function that the operator was made from runs.
+        The change holds from the call on; as a context manager, for the block.
+
+        Parameters
+        ----------
+        device_type : str
+            The kind of array.
+        enabled : bool
+            False to disable.
+
+        Returns
+        -------
+        context manager
+            Restores the state before when it exits.
+
+        Raises
+        ------
+        RegistrationError
+            If the kind is unknown.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::half", mutates_args=())
+        ... def half(x: np.ndarray) -> np.ndarray:
+        ...     return x / 2
+        >>> _ = half.register_kernel("cpu", lambda x: 0.5 * x + 1.0)  # wrong
+        >>> with half.set_kernel_enabled("cpu", False):
+        ...     half(np.array([3.0]))
+        array([1.5])
+        """
+        check_flag("enabled", enabled)
+        if not isinstance(device_type, str):
+            raise self.error(
+                RegistrationError,
+                f"set_kernel_enabled takes one kind of array, got {shown(device_type)}",
+                do='write set_kernel_enabled("cpu", False)',
+                parameter=None,
+            )
+        (kind,) = check_device_types(self.qualname, device_type)
+        state = f"'{kind}' kernel of {self.qualname} is"
+        if kind not in self.rows:
+            text = f"{state} not registered: nothing to enable or disable"
+            warn_caller(text)
+        elif (kind not in self.disabled) is bool(enabled):
+            text = f"{state} already {'enabled' if enabled else 'disabled'}"
+            warn_caller(text)
+        switch = KernelSwitch(self, kind, kind in self.disabled)
+        self.set_disabled(kind, not enabled)
+        return switch
+
     def sample_inputs(self) -> tuple[Sample, ...]:
-        """The registered sample inputs, or an empty tuple.
+        """Return the registered sample inputs, or an empty tuple.
 
         Returns
         -------
@@ -675,3 +672,131 @@ class OperatorRules(OperatorKernels):
             self, check, reason, override=override
         )
         return self
+
+
+class KernelSwitch:
+    """A context manager that restores whether a kernel is enabled."""
+
+    def __init__(self, op: RuleTable, kind: str, disabled: bool) -> None:
+        self._op = op
+        self._kind = kind
+        self._disabled = disabled
+
+    def __enter__(self) -> None:
+        """Do nothing: the change holds already."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._op.set_disabled(self._kind, self._disabled)
+
+
+# ---- what is registered, and how it enters a table ----
+
+
+class Registration:
+    """A kernel or rule for the operator of a name, which may not be defined yet.
+
+    Attributes
+    ----------
+    qualname : str
+        Name of the operator.
+    key : RuleKind or str
+        A kind of rule, or the name of a kind of array.
+    fn : object
+        What is registered, as its kind takes it.
+    owner : object
+        Whose closing takes it back; None where it stays.
+    with_below : bool
+        Whether `fn` takes the function below as its first argument.
+    kind : RuleKind
+        The kind of rule.
+    place : str
+        File and line that messages name.
+    """
+
+    __slots__ = ("fn", "key", "kind", "owner", "place", "qualname", "with_below")
+
+    def __init__(
+        self,
+        qualname: str,
+        key: RuleKind | str,
+        fn: Any,
+        owner: object = None,
+        *,
+        with_below: bool = False,
+    ) -> None:
+        self.qualname: str = qualname
+        self.key: RuleKind | str = key
+        self.fn: Any = as_kernel(fn) if isinstance(key, str) else fn
+        self.owner: object = owner
+        self.with_below: bool = with_below
+        self.kind: RuleKind = rule_kind(key)
+        self.place: str = self.kind.place_of(fn)
+
+    def check(self, definition: Definition) -> None:
+        """Raise unless it fits a definition of the operator."""
+        fn = self.fn
+        if fn is fallthrough_kernel:
+            return
+        takes_below = self.with_below and callable(fn)
+        self.kind.check(definition, partial(fn, None) if takes_below else fn)
+
+    def row(self, op: RuleTable) -> Row:
+        """Make the row for the table of an operator."""
+        fn = table_kernel(op, self.fn) if isinstance(self.key, str) else self.fn
+        rule = self.kind.accept(op, fn, with_below=self.with_below)
+        return Row(rule, self.place, self.owner)
+
+    def enter(self, op: RuleTable, *, override: bool = True) -> None:
+        """Put it on top of the operator's rows of its kind."""
+        row = self.row(op)
+        op.enter(
+            self.key,
+            row,
+            override=override,
+            keeps_below=self.with_below or row.fn is fallthrough_kernel,
+        )
+
+
+def table_kernel(op: RuleTable, fn: Any) -> Any:
+    """Return a kernel as the table holds it."""
+    # A function of njit.
+    if hasattr(fn, "typeof_pyval") and hasattr(fn, "targetoptions"):
+        return numba_kernels.in_native_order(op, fn)
+    return fn
+
+
+def register(op: RuleTable, registration: Registration, *, override: bool) -> None:
+    """Check a registration against an operator, and put it into the table."""
+    check_flag("override", override)
+    with changing:
+        registration.kind.check_given(op.qualname, registration.fn)
+        registration.check(op.definition)
+        registration.enter(op, override=override)
+
+
+def chained(answer: object, fn: Any, enter: Callable[[Any], object]) -> Any:
+    """Enter `fn` and return the answer; without `fn` return a decorator.
+
+    `@op.register_fake` without brackets looks like a call with a function, so the
+    decorated name becomes the operator.
+    """
+    if fn is not None:
+        enter(fn)
+        return answer
+
+    def decorator(given: Any) -> Any:
+        enter(given)
+        return given
+
+    return decorator
+
+
+def as_kernel(fn: Any) -> Any:
+    """Return the kernel that a function of guvectorize is; another function as it is."""
+    # numba is not imported to ask for its class.
+    return numba_kernels.of_gufunc(fn) if hasattr(fn, "gufunc_builder") else fn

@@ -1,0 +1,667 @@
+"""Walks from a function to all that its code can use without getting it as an argument."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import gc
+import sys
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache, cached_property, partial
+from operator import attrgetter
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, ClassVar, NamedTuple
+from weakref import ProxyTypes
+from weakref import ref as weakref
+
+import numpy as np
+
+from customop.core.table import RuleTable
+from customop.errors import GENERATED
+
+CONTAINERS = (list, dict, set, tuple, frozenset, deque, MappingProxyType)
+
+# ---- the walk ----
+
+
+class Walk:
+    """A walk from some values to all that code can reach from them.
+
+    It goes through functions (closure, defaults, the globals and modules that their code
+    names), methods, partials, callable objects, what was wrapped, and containers. Modules,
+    classes and objects are looked at by the attributes that any of the code names.
+
+    A user of the walk overrides the methods that it calls: `enters` for each value,
+    `reads` for each name, and `holds` for each container.
+
+    Attributes
+    ----------
+    seen : dict
+        All values by identity; it keeps them alive, so that no other value gets theirs.
+    functions : list of FunctionType
+        Those whose code was looked at, in order.
+    names : set of str
+        Attributes that their code names.
+    asked : set of str
+        Those of them that may be missing without an error.
+    takes_any : bool
+        Whether code names attributes of objects by texts.
+    catches : bool
+        Whether code catches errors, so that any attribute may be missing.
+    """
+
+    # Whether all attributes of an object are looked at, also those that no code names.
+    takes_all = False
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Any] = {}
+        self.functions: list[FunctionType] = []
+        self.names: set[str] = set()
+        self.asked: set[str] = set()
+        self.takes_any: bool = self.takes_all
+        self.catches: bool = False
+        self._objects: list[tuple[Any, str]] = []
+        # Objects that were looked at, and how many names were known then.
+        self._looked: dict[int, tuple[int, ...]] = {}
+        self._known: set[tuple[int, str]] = set()
+        self._members: dict[type, Mapping[str, Any]] = {}
+        self._waiting: list[tuple[Any, str]] = []
+
+    def walk(self, items: Iterable[tuple[Any, str]]) -> None:
+        """Walk from values with labels, such as ``model.layers``."""
+        self._waiting += items
+        while self._waiting:
+            while self._waiting:
+                value, label = self._waiting.pop()
+                if type(value) not in _LEAVES and id(value) not in self.seen:
+                    self.seen[id(value)] = value
+                    if self.enters(value, label):
+                        self._enter(value, label)
+            # An object is looked at by the attributes that any of the code names.
+            now = (len(self.names), len(self.asked), self.takes_any, self.catches)
+            for item, label in self._objects:
+                if self._looked.get(id(item)) != now:
+                    self._looked[id(item)] = now
+                    self._look_inside(item, label)
+
+    # ---- what a user of the walk overrides ----
+
+    def enters(self, value: Any, label: str) -> bool:
+        """Take note of a value; return whether to look at what it holds."""
+        return not isinstance(value, RuleTable)
+
+    def reads(self, slot: HeldName) -> None:
+        """Take note of a cell, global or attribute that code may read."""
+
+    def lacks(self, slot: HeldName, found: Any) -> None:
+        """Take note of a name that is missing where Python looks first.
+
+        `found` is what code finds elsewhere in its place, or GONE.
+        """
+
+    def holds(self, container: Any, label: str) -> None:
+        """Take note of a container whose items are reached."""
+
+    def holds_keywords(self, keywords: dict[str, Any], label: str) -> None:
+        """Take note of the keyword defaults of a function, or those of a partial."""
+        self.holds(keywords, label)
+
+    def is_foreign(self, module: str | None) -> bool:
+        """Return whether the code of a module is not looked at."""
+        return module is not None and is_installed(module)
+
+    def is_foreign_class(self, cls: type) -> bool:
+        """Return whether a class is not looked at."""
+        module = cls.__module__
+        if module == "builtins" and cls.__flags__ & _MADE_BY_CODE:
+            return False  # its module has no name
+        return self.is_foreign(module if isinstance(module, str) else None)
+
+    def names_in(self, code: CodeType) -> CodeNames:
+        """Return the names in a code object."""
+        return names_in(code)
+
+    # ---- values ----
+
+    def _enter(self, value: Any, label: str) -> None:
+        step = self._steps.get(type(value))
+        if step is None:  # of a subclass, if any
+            step = next(
+                (s for c, s in self._steps.items() if isinstance(value, c)), None
+            )
+        if step is None:
+            self.look_at_object(value, label)
+        else:
+            step(self, value, label)
+
+    def _container(self, value: Any, label: str) -> None:
+        self.holds(value, label)
+        if value is sys.modules:
+            return  # all that the process has; code names the modules that it uses
+        is_mapping = isinstance(value, dict | MappingProxyType)
+        self.go_on([*value.values()] if is_mapping else [*value], label)
+
+    def _namespace(self, value: Any, label: str) -> None:
+        self._objects.append((value, label))
+
+    def _partial(self, value: partial[Any], label: str) -> None:
+        self.go_on([value.func, *value.args], label)
+        self._keywords(value.keywords, label)
+
+    def _variable(self, value: ContextVar[Any], _: str) -> None:
+        members = Members(value)
+        self._slot(members, value.name, members[value.name], f"'{value.name}'")
+
+    def _getter(self, value: attrgetter[Any], _: str) -> None:
+        texts = value.__reduce__()[1]
+        self.names |= {part for text in texts for part in text.split(".")}
+
+    def look_at_object(self, value: Any, label: str) -> None:
+        """Look at the attributes of an object, and at what it wraps."""
+        self._objects.append((value, label))
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict) and "__wrapped__" in own:
+            self._waiting.append((own["__wrapped__"], ""))
+
+    def go_on(self, values: Iterable[Any], label: str = "") -> None:
+        """Look at further values."""
+        self._waiting += [(value, label) for value in values]
+
+    def _function(self, fn: FunctionType, _: str) -> None:
+        if fn.__defaults__:
+            self.go_on(fn.__defaults__)
+        if fn.__kwdefaults__:
+            self._keywords(fn.__kwdefaults__, fn.__name__)
+        if fn.__dict__:
+            self.go_on([*vars(fn).values()])
+        is_foreign = self._is_foreign_function(fn)
+        names = fn.__code__.co_freevars
+        for name, cell in zip(names, fn.__closure__ or (), strict=True):
+            if is_foreign:
+                self._waiting.append((content(cell), name))
+            else:
+                label = f"'{name}' of the closure of {fn.__name__}"
+                self._slot(cell, name, content(cell), label)
+        if not is_foreign:
+            self.functions.append(fn)
+            if not self.takes_all:  # else all its attributes are looked at already
+                self._objects.append((fn, fn.__name__))
+            self._code(fn.__code__, fn.__globals__)
+
+    def _is_foreign_function(self, fn: FunctionType) -> bool:
+        module: str | None = fn.__module__
+        if module is None:  # also of generated code
+            return fn.__code__.co_filename.startswith(GENERATED)
+        return self.is_foreign(module)
+
+    def _code(self, code: CodeType, known: dict[str, Any]) -> None:
+        """Look at the globals that code names; note other names for objects."""
+        found = self.names_in(code)
+        self.names |= found.attributes
+        self.asked |= found.asked
+        self.takes_any |= found.takes_any
+        self.catches |= found.catches
+        self._waiting += [(sys.modules.get(name), name) for name in found.modules]
+        for name in found.globals:
+            if name in known:
+                self._slot(known, name, known[name], f"the global '{name}'")
+            else:
+                built_in = getattr(builtins, name, GONE)
+                self._missing(known, name, f"the global '{name}'", built_in)
+
+    def _keywords(self, given: dict[str, Any], label: str) -> None:
+        if given:
+            self.holds_keywords(given, label)
+            self.go_on(given.values(), label)
+
+    def _slot(self, owner: Any, key: str, value: Any, label: str) -> None:
+        """Take note of a name, and look at what it holds."""
+        if value is GONE:
+            self._missing(owner, key, label, GONE)
+        elif self._is_new(owner, key):
+            self.reads(HeldName(owner, key, value, label))
+            self._waiting.append((value, label))
+
+    def _missing(self, owner: Any, key: str, label: str, found: Any) -> None:
+        if not isinstance(owner, CellType) and self._is_new(owner, key):
+            self.lacks(HeldName(owner, key, GONE, label), found)
+
+    def _is_new(self, owner: Any, key: str) -> bool:
+        is_known = (id(owner), key) in self._known
+        self._known.add((id(owner), key))
+        return not is_known
+
+    # ---- attributes ----
+
+    def _look_inside(self, value: Any, label: str) -> None:
+        """Look at the attributes of an object that code names, where it has them from."""
+        label = label or type(value).__name__
+        is_plain = not isinstance(value, type | ModuleType | FunctionType)
+        is_of_user = is_plain and not self.is_foreign_class(type(value))
+        found: set[str] = set()
+        before: list[tuple[Any, Any]] = []
+        for names, owner in self._namespaces(value):
+            if self.takes_any and is_plain and owner is value:
+                here = {*names}
+            else:
+                here = {key for key in self.names if key in names}
+            if owner is not value and self.is_foreign_class(owner):
+                for key in here - found if is_of_user else ():
+                    self._shadows(before, key, names[key], label)
+                found |= here
+                continue
+            if isinstance(owner, type):
+                here |= CALLED & names.keys()
+            for key in here:  # also what `super` may call
+                self._attribute(value, names, owner, key, names.get(key, GONE), label)
+            for key in here - found if before else ():
+                self._shadows(before, key, names.get(key, GONE), label)
+            found |= here
+            before.append((names, owner))
+        missing = self.names if "__getattr__" in found or self.catches else self.asked
+        for key in missing - found:
+            self._shadows(before, key, GONE, label)
+
+    def _namespaces(self, value: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield where Python looks attributes of an object up: mappings, with owners."""
+        own = getattr(value, "__dict__", None)
+        classes: tuple[type, ...] = ()
+        if isinstance(value, type):
+            classes = value.__mro__
+        elif isinstance(own, dict | MappingProxyType):
+            self.seen[id(own)] = own
+            yield own, value
+        if not isinstance(value, ModuleType | FunctionType):
+            kind: type = type(value)
+            classes = (*classes, *kind.__mro__)
+        for cls in classes:
+            # Each call of `vars` makes another mapping.
+            yield self._members.setdefault(cls, vars(cls)), cls
+
+    def _attribute(
+        self, value: Any, names: Any, owner: Any, key: str, item: Any, label: str
+    ) -> None:
+        """Take note of an attribute that an object has in one of its namespaces."""
+        text = f"{label}.{key}"
+        if isinstance(item, MemberDescriptorType) and owner is not value:
+            if self._is_new(value, key):
+                members = Members(value)
+                self._slot(members, key, members[key], text)
+        elif key in _UNNOTED:
+            self._waiting.append((item, ""))
+        else:
+            self._slot(names, key, item, text)
+
+    def _shadows(
+        self, before: Iterable[tuple[Any, Any]], key: str, item: Any, label: str
+    ) -> None:
+        """Take note of the namespaces where an attribute would be found first."""
+        for names, owner in before:
+            is_of_type = key in CALLED and not isinstance(owner, type)
+            if not is_of_type:
+                self._missing(names, key, f"{label}.{key}", item)
+
+    # Class of values -> how to go on from one; also from those of subclasses.
+    _steps: ClassVar[dict[Any, Callable[[Any, Any, str], None]]] = {
+        FunctionType: _function,
+        **dict.fromkeys(CONTAINERS, _container),
+        **dict.fromkeys((ModuleType, type), _namespace),
+        MethodType: lambda walk, v, at: walk.go_on((v.__func__, v.__self__), at),
+        partial: _partial,
+        BuiltinFunctionType: lambda walk, v, at: walk.go_on(
+            [v.__self__], at
+        ),  # table.get
+        **dict.fromkeys(
+            (classmethod, staticmethod),
+            lambda walk, v, at: walk.go_on([v.__func__], at),
+        ),
+        property: lambda walk, v, at: walk.go_on([v.fget], at),
+        cached_property: lambda walk, v, at: walk.go_on([v.func], at),
+        **dict.fromkeys(
+            (UserDict, UserList, ChainMap),
+            lambda walk, v, at: walk.go_on([vars(v)], at),
+        ),
+        weakref: lambda walk, v, at: walk.go_on([v()], at),
+        ContextVar: _variable,
+        attrgetter: _getter,
+    }
+
+
+# Flag of classes that a class statement has made.
+_MADE_BY_CODE = 1 << 9
+# Classes of values that hold nothing.
+# A weak proxy holds nothing; to ask one of an object that is gone raises.
+_LEAVES = frozenset(
+    (int, float, complex, bool, str, bytes, type(None), np.ufunc, *ProxyTypes)
+)
+
+
+# ---- the walk to all values of a kind ----
+
+
+class ValueSearch(Walk):
+    """A walk to the wanted values, also through all attributes of objects.
+
+    Attributes
+    ----------
+    found : list
+    is_fixed : bool
+        Whether only names were read, so that `is_same` can tell whether it still holds.
+    """
+
+    takes_all = True
+
+    def __init__(
+        self, is_wanted: Callable[[Any], bool], values: Iterable[Any] = ()
+    ) -> None:
+        super().__init__()
+        self.found: list[Any] = []
+        self.is_fixed: bool = True
+        self._slots: list[HeldName] = []
+        self._is_wanted = is_wanted
+        self.walk((value, "") for value in values)
+
+    def enters(self, value: Any, label: str) -> bool:
+        """Keep a wanted value; return whether others may be found inside."""
+        if self._is_wanted(value):
+            self.found.append(value)
+            return False
+        if isinstance(value, type):
+            return not self.is_foreign_class(value)
+        if isinstance(value, FunctionType):
+            self._slots += [
+                HeldName(Members(value), key, getattr(value, key), "")
+                for key in ("__code__", "__defaults__")
+            ]
+        return not isinstance(value, _CLOSED)
+
+    def reads(self, slot: HeldName) -> None:
+        """Keep a name."""
+        self._slots.append(slot)
+
+    def lacks(self, slot: HeldName, found: Any) -> None:
+        """Keep a name that is missing."""
+        self._slots.append(slot)
+
+    def holds(self, container: Any, label: str) -> None:
+        """Note that items may change."""
+        self.is_fixed = self.is_fixed and isinstance(container, tuple)
+
+    def holds_keywords(self, keywords: dict[str, Any], label: str) -> None:
+        """Keep the names."""
+        self._slots += [
+            HeldName(keywords, key, keywords[key], label) for key in keywords
+        ]
+
+    def is_same(self) -> bool:
+        """Return whether another walk would find the same."""
+        return self.is_fixed and all(slot.now() is slot.value for slot in self._slots)
+
+    def look_at_object(self, value: Any, label: str) -> None:
+        """Look at what an object holds, also one that is written in C."""
+        self.is_fixed = False
+        root = type(value).__module__.partition(".")[0]
+        if root == "customop":
+            self.go_on(_functions_of(value))
+        elif root not in _LASTING:
+            self._objects.append((value, label))
+            self.go_on(gc.get_referents(value))
+
+    def names_in(self, code: CodeType) -> CodeNames:
+        """Return all names in a code object, as any kind of name: that is quick."""
+        _, all_names, imports = all_names_in(code)
+        names = frozenset(all_names)
+        return CodeNames(names, names, names if imports else _NONE, _NONE, False, False)
+
+
+def _functions_of(value: Any) -> list[Any]:
+    """List the functions that an object of this package holds: it has others for itself."""
+    own = getattr(value, "__dict__", {})
+    if "__wrapped__" in own:
+        return [own["__wrapped__"]]
+    return [item for item in own.values() if isinstance(item, _CALLS)]
+
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
+_NONE: frozenset[str] = frozenset()
+_CALLS = (FunctionType, MethodType, partial)
+# Values in which no others are looked for.
+_CLOSED = (np.ndarray, np.generic, RuleTable, CodeType, FrameType)
+# Objects of these modules lead to all of the program, and hold no values for functions.
+_LASTING = frozenset(
+    (
+        *("numpy", "logging", "threading", "asyncio", "multiprocessing", "concurrent"),
+        *("importlib", "_frozen_importlib", "_frozen_importlib_external"),
+        *("io", "_io", "unittest", "inspect"),
+    )
+)
+
+
+# ---- names, and what they hold ----
+
+
+class _Gone:
+    """The content of a name that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+GONE: _Gone = _Gone()
+
+
+class HeldName(NamedTuple):
+    """A cell, or a name in a namespace, and the value in it.
+
+    Attributes
+    ----------
+    owner : cell or mapping
+    key : str
+        The name in a mapping.
+    value : object
+        What it holds; GONE for a name that is not there.
+    label : str
+        For messages, such as ``the global 'rate'``.
+    """
+
+    owner: Any
+    key: str
+    value: Any
+    label: str
+
+    def now(self) -> Any:
+        """Return the present content."""
+        if isinstance(self.owner, CellType):
+            return content(self.owner)
+        return self.owner.get(self.key, GONE)
+
+
+class Members:
+    """Values that are not in a dict, as a mapping: of `__slots__` or a ContextVar."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def get(self, key: str, default: Any) -> Any:
+        """Return the value, or another one if there is none."""
+        if isinstance(self._owner, ContextVar):
+            try:
+                return self._owner.get()  # its own default before this one
+            except LookupError:
+                return default
+        return getattr(self._owner, key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.get(key, GONE)
+
+    def __contains__(self, key: str) -> bool:
+        return self[key] is not GONE
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(self._owner, ContextVar):
+            self._owner.set(value)
+        else:
+            setattr(self._owner, key, value)
+
+
+def content(cell: CellType) -> Any:
+    """Return the content of a cell."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return GONE
+
+
+# ---- the names in code ----
+
+
+class CodeNames(NamedTuple):
+    """The names in a code object and in those inside it.
+
+    Attributes
+    ----------
+    globals, attributes, modules : frozenset of str
+    asked : frozenset of str
+        Attributes that it names by texts, so that they may be missing.
+    takes_any : bool
+        Whether it names attributes by texts.
+    catches : bool
+        Whether it catches errors, so that any attribute may be missing.
+    """
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+    asked: frozenset[str]
+    takes_any: bool
+    catches: bool
+
+
+@cache
+def names_in(code: CodeType) -> CodeNames:
+    """Return the names in a code object and in those inside it."""
+    names: set[str] = set()
+    attributes: set[str] = set()
+    modules: set[str] = set()
+    steps = set()
+    for step in dis.get_instructions(code):
+        steps.add(step.opname)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names.add(step.argval)
+        elif step.opname in _ATTRIBUTES:
+            attributes.add(step.argval)
+        elif step.opname == "IMPORT_NAME":
+            modules.add(step.argval)
+    texts = {v for v in code.co_consts if isinstance(v, str)}
+    asked: set[str] = set()
+    takes_any = not _BY_TEXT.isdisjoint(names | attributes)
+    if takes_any:
+        asked = {*filter(str.isidentifier, texts)}
+    if "globals" in names:
+        names |= {*filter(str.isidentifier, texts)}
+    if not _MODULES_BY_TEXT.isdisjoint(names | attributes):
+        modules |= texts
+    is_named = not _CAUGHT.isdisjoint(names)
+    is_bare = "PUSH_EXC_INFO" in steps and steps.isdisjoint(_NAMED)
+    parts = [names_in(v) for v in code.co_consts if isinstance(v, CodeType)]
+    return CodeNames(
+        frozenset(names.union(*(part.globals for part in parts))),
+        frozenset((attributes | asked).union(*(part.attributes for part in parts))),
+        frozenset(modules.union(*(part.modules for part in parts))),
+        frozenset(asked.union(*(part.asked for part in parts))),
+        takes_any or any(part.takes_any for part in parts),
+        is_named or is_bare or any(part.catches for part in parts),
+    )
+
+
+_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
+# Names of what takes attributes by texts.
+_BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
+_MODULES_BY_TEXT = frozenset(("modules", "import_module", "__import__"))
+# Names of errors, or of what catches them, that a missing attribute or global raises.
+_CAUGHT = frozenset(
+    ("AttributeError", "NameError", "LookupError", "Exception", "BaseException")
+) | {"suppress"}
+# Steps of handlers that name an error, and of ``with``.
+_NAMED = ("CHECK_EXC_MATCH", "WITH_EXCEPT_START")
+
+
+def all_names_in(code: CodeType) -> tuple[CodeType, tuple[str, ...], bool]:
+    """Return code, all names in it and in that inside it, and whether it imports."""
+    known = _all_names.get(id(code))
+    if known is None:
+        if len(_all_names) > _MOST_CODES:
+            _all_names.clear()
+        names = {name for inner in codes_in(code) for name in inner.co_names}
+        imports = any(_IMPORT in inner.co_code[::2] for inner in codes_in(code))
+        known = _all_names[id(code)] = (code, tuple(names), imports)
+    return known
+
+
+# Identity of a code object -> itself, which stays alive, and its names: a hash of code
+# takes longer.
+_all_names: dict[int, tuple[CodeType, tuple[str, ...], bool]] = {}
+_MOST_CODES = 4096
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object, and those of the functions inside it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from codes_in(value)
+
+
+@cache
+def is_installed(name: str) -> bool:
+    """Return whether a module belongs to Python or to an installed package."""
+    root = name.partition(".")[0]
+    if root in ("customop", "numpy") or root in sys.stdlib_module_names:
+        return root != "__main__"
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+def is_opaque(value: Any) -> bool:
+    """Return whether a value is an array of another library, such as a table of pandas."""
+    cls = type(value)
+    module = cls.__module__
+    if not isinstance(module, str) or module.partition(".")[0] in _OPEN:
+        return False
+    is_like = hasattr(cls, "shape") and hasattr(value, "dtype")
+    return (is_like or hasattr(cls, "__array__")) and is_installed(module)
+
+
+_OPEN = sys.stdlib_module_names | {"numpy", "customop"}
+
+
+# ---- methods that run without being named ----
+
+_COMPARISONS = "lt le gt ge eq ne"
+_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_OTHERS = (
+    "call init post_init enter exit get getattr getattribute getitem len iter next"
+    " contains bool int float index array neg pos abs invert"
+)
+CALLED = frozenset(
+    [f"__{name}__" for name in (*_OTHERS.split(), *_COMPARISONS.split())]
+    + [f"__{kind}{name}__" for name in _OPERATORS.split() for kind in ("", "r", "i")]
+)
+# Those that dataclasses have by the dozen: nobody replaces them.
+_UNNOTED = frozenset(
+    f"__{name}__" for name in ("init", "post_init", *_COMPARISONS.split())
+)

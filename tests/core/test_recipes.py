@@ -1,0 +1,173 @@
+"""Operators of a script that cloudpickle brings to a process that does not run it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.core.registry import find_operator
+
+cloudpickle = pytest.importorskip("cloudpickle", reason="dask is not installed")
+
+SCRIPT = """
+import pickle, sys, threading
+import cloudpickle, numpy as np, customop as co
+
+lock, x = threading.Lock(), np.array([1.0, 2.0])
+
+@co.custom_op("script::even", mutates_args=())
+def even(x: np.ndarray, n: int) -> np.ndarray:
+    return x * 1.0 if n == 0 else odd(x, n - 1)
+
+@co.custom_op("script::odd", mutates_args=())
+def odd(x: np.ndarray, n: int) -> np.ndarray:
+    return x * 0.0 if n == 0 else even(x, n - 1)
+
+@co.custom_op("script::locked", mutates_args=())
+def locked(x: np.ndarray) -> np.ndarray:
+    with lock:
+        return x * 2.0
+
+declared = co.define("script::declared", "(Array x, float k=1.5) -> Array")
+co.impl("script::declared", "default")(lambda x, k=1.5: x * k)
+
+@co.custom_op("script::rules", mutates_args=())
+def rules(x: np.ndarray) -> np.ndarray:
+    return x * 3.0
+
+rules.register_fake(lambda x: co.fake_like(x))
+rules.register_kernel("cuda", lambda x: lock)  # stays here
+rules.register_autograd(lambda ctx, g: rules(g))
+rules.register_jvp(lambda primals, tangents: (rules(*primals), rules(*tangents)))
+rules.register_vmap(lambda info, in_dims, x: (rules(x), in_dims[0]))
+rules.register_autocast("cpu", np.float32)
+
+@rules.register_array_dispatch(np.ma.MaskedArray)
+def _(op, args, kwargs):
+    return np.ma.MaskedArray(op(args[0].data), args[0].mask)
+
+@co.custom_op("script::below", mutates_args=())
+def below(x: np.ndarray) -> np.ndarray:
+    return x + 1.0
+
+co.Library("script", "IMPL", "CPU").impl("below", lambda b, x: 10 * b(x), with_keyset=True)
+
+@co.custom_op("script::written", mutates_args=("x",))
+def written(x: np.ndarray) -> None:
+    x *= 2.0
+
+def of_written():
+    y = x.copy()
+    written(y)
+    return y
+
+def under_autocast():
+    with co.autocast("cpu"):
+        return str(rules(x).dtype)
+
+programs = {
+    "calls each other": lambda: even(x, 4),
+    "the other": lambda: odd(x, 3),
+    "schema alone": lambda: declared(x),
+    "its schema": lambda: str(declared.schema),
+    "gradient": lambda: co.grad(lambda y: np.sum(rules(rules(y))))(x),
+    "compiled": lambda: co.compile(co.grad(lambda y: np.sum(rules(y))))(x),
+    "tangent": lambda: co.jvp(rules, (x,), (x,))[1],
+    "batch": lambda: co.vmap(rules)(np.ones((2, 2))),
+    "autocast": under_autocast,
+    "class of arrays": lambda: rules(np.ma.MaskedArray(x, [0, 1])).filled(7.0),
+    "below": lambda: below(x),
+    "writes": of_written,
+    "by name": lambda: rules is co.ops.script.rules.default,
+    "locked": lambda: locked(x),
+}
+
+if __name__ == "__main__":
+    assert pickle.loads(cloudpickle.dumps(rules)) is rules
+    assert pickle.loads(pickle.dumps(rules)) is rules
+    found = {k: (cloudpickle.dumps(fn), np.asarray(fn()).tolist()) for k, fn in programs.items()}
+    with open(sys.argv[1], "wb") as file:
+        pickle.dump(found, file)
+"""
+
+# Each program also goes through a process on its way, as through a scheduler.
+OTHER = """
+import json, pickle, sys
+import cloudpickle, numpy as np
+
+def result(text):
+    try:
+        return np.asarray(pickle.loads(text)()).tolist()
+    except Exception as error:
+        return str(error)
+
+with open(sys.argv[1], "rb") as file:
+    sent = pickle.load(file)
+found = {k: [result(text), result(cloudpickle.dumps(pickle.loads(text)))] for k, (text, _) in sent.items()}
+print(json.dumps({k: [*found[k], wanted] for k, (_, wanted) in sent.items()}))
+"""
+
+
+def test_operators_of_a_script_travel(tmp_path: Path) -> None:
+    """With all rules, and with each other; one that cannot be sent says why."""
+    script, other, sent = (tmp_path / name for name in ("a.py", "b.py", "sent"))
+    script.write_text(SCRIPT)
+    other.write_text(OTHER)
+    subprocess.run([sys.executable, str(script), str(sent)], check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(other), str(sent)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    first, second, _ = found.pop("locked")
+    assert len(found) == 13
+    for name, (once, twice, wanted) in found.items():
+        assert once == twice == wanted, name
+    for text in (first, second):
+        assert "script::locked was defined in the main script" in text
+        assert "cannot pickle '_thread.lock' object" in text
+
+
+def _local(factor: float) -> Any:
+    @co.custom_op("recipes::local", mutates_args=())
+    def local(x: np.ndarray) -> np.ndarray:
+        return x * factor
+
+    return local
+
+
+def test_what_comes_back_is_the_operator_until_it_changes() -> None:
+    """What was sent before a change is what it was: another operator."""
+    op = _local(2.0)
+    text = cloudpickle.dumps(op)
+    assert pickle.loads(text) is op
+    op.register_kernel("cpu", lambda x: x * 10.0)
+    old = pickle.loads(text)
+    assert old is not op
+    assert pickle.loads(text) is old
+    assert old(np.ones(1)) == 2.0
+    assert op(np.ones(1)) == 10.0
+    assert pickle.loads(cloudpickle.dumps(old)) is old
+    assert pickle.loads(cloudpickle.dumps(op)) is op
+    assert co.ops.recipes.local.default is op
+
+
+def test_the_name_of_an_absent_operator_goes_on() -> None:
+    """A process that lacks it, as a scheduler may, passes on what it got."""
+    absent: Any = find_operator("recipes::elsewhere", "__main__")
+    text = cloudpickle.dumps(lambda x: absent(x))
+    with pytest.raises(co.MissingRuleError, match="was defined in the main script"):
+        pickle.loads(text)(np.ones(1))
+    op = co.define("recipes::elsewhere", "(Array x) -> Array")
+    op.register_kernel(None, lambda x: x + 1.0)
+    assert pickle.loads(text)(np.ones(1)) == 2.0

@@ -1,0 +1,317 @@
+"""A script and a worker of dask that run on their own, with modules that differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed", reason="distributed is not installed")
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.xdist_group("dask workers")]
+
+ROOT = Path(__file__).parents[2]
+# Seconds after which something hangs, on machines that are busy too.
+LIMIT = 120
+
+MODULE = """
+import numpy as np, customop as co
+
+@co.custom_op("apart::schema", mutates_args=(), tags=co.Tag.pointwise)
+def schema(x: np.ndarray{parameter}) -> np.ndarray:
+    return x * k + 5.0 if {is_new} else x
+
+@co.custom_op("apart::code", mutates_args=(), tags=co.Tag.pointwise)
+def code(x: np.ndarray) -> np.ndarray:
+    return x * {factor}
+
+def _helper(x):
+    return x * {factor}
+
+@co.custom_op("apart::helped", mutates_args=(), tags=co.Tag.pointwise)
+def helped(x: np.ndarray) -> np.ndarray:
+    return [_helper(v) for v in (x,)][0]
+
+@co.custom_op("apart::replaced", mutates_args=(), tags=co.Tag.pointwise)
+def replaced(x: np.ndarray) -> np.ndarray:
+    return x * 2.0
+
+@co.custom_op("apart::equal", mutates_args=(), tags=co.Tag.pointwise)
+def equal(x: np.ndarray) -> np.ndarray:
+    return x * 2.0
+
+@schema.register_fake
+def _(x{parameter}):
+    return co.fake_like(x)
+
+for op in (code, helped, replaced, equal):
+    op.register_fake(lambda x: co.fake_like(x))
+"""
+
+SCRIPT = """
+import json, sys
+import numpy as np, dask, dask.array as da, distributed
+import customop as co
+import customop.interop.dask
+import apart, only_here
+
+X, FACTOR = np.array([0.0, 0.5, 1.0]), 2.0
+
+
+@co.custom_op("script::scale", mutates_args=())
+def scale(x: np.ndarray) -> np.ndarray:
+    return x * FACTOR
+
+
+@scale.register_fake
+def _(x):
+    return co.fake_like(x)
+
+
+scale.register_autograd(lambda ctx, g: scale(g))
+
+
+@co.custom_op("script::slope", mutates_args=(), tags=co.Tag.pointwise)
+def slope(x: np.ndarray) -> np.ndarray:
+    return co.grad(lambda y: np.sum(scale(scale(y))))(x)
+
+
+@co.custom_op("script::lower", mutates_args=(), tags=co.Tag.pointwise)
+def lower(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32)
+
+
+@co.custom_op("script::total", mutates_args=(), tags=co.Tag.pointwise)
+def total(x: np.ndarray) -> np.ndarray:
+    return x.sum()
+
+
+for op in (slope, lower, total):
+    op.register_fake(lambda x: co.fake_like(x))
+
+
+def inside():
+    @co.custom_op("script::inside", mutates_args=())
+    def op(x: np.ndarray) -> np.ndarray:
+        return scale(x) + 1.0
+
+    return op
+
+
+def main():
+    client = distributed.Client(sys.argv[1], timeout=60)
+    lazy, local = da.from_array(X, chunks=2), inside()
+    before = client.run(lambda: __import__("os").getpid())
+
+    def factor_changed():
+        global FACTOR
+        FACTOR = 3.0
+        return client.submit(scale, X).result()
+
+    def kernel_replaced():
+        scale.register_kernel("cpu", lambda x: x * 10.0)
+        return client.submit(scale, X).result()
+
+    def kernel_of_module_replaced(run):
+        apart.replaced.register_kernel("cpu", lambda x: x * 100.0)
+        return run()
+
+    programs = {
+        "chunks": lambda: slope(lazy).compute(),
+        "submit": lambda: client.submit(scale, X).result(),
+        "submit_inside": lambda: client.submit(local, X).result(),
+        "map_blocks": lambda: lazy.map_blocks(scale, dtype=float).compute(),
+        "delayed": lambda: dask.delayed(scale)(X).compute(),
+        "gradient": lambda: client.submit(
+            lambda x: co.grad(lambda y: np.sum(scale(y)))(x), X
+        ).result(),
+        "dtype": lambda: lower(lazy).compute(),
+        "rank": lambda: total(lazy).compute(),
+        "factor": factor_changed,
+        "kernel": kernel_replaced,
+        "kernel_in_chunks": lambda: slope(lazy).compute(),
+        "equal": lambda: apart.equal(lazy).compute(),
+        "equal_submit": lambda: client.submit(apart.equal, X).result(),
+        "sent": lambda: client.submit(lambda op: op(X), apart.equal).result(),
+        "np": lambda: client.submit(co.ops.np.sin.default, X * 0).result(),
+        "schema": lambda: apart.schema(lazy).compute(),
+        "schema_submit": lambda: client.submit(apart.schema, X).result(),
+        "code": lambda: apart.code(lazy).compute(),
+        "code_submit": lambda: client.submit(apart.code, X).result(),
+        "helped": lambda: apart.helped(lazy).compute(),
+        "replaced_before": lambda: client.submit(apart.replaced, X).result(),
+        "replaced": lambda: kernel_of_module_replaced(
+            lambda: apart.replaced(lazy).compute()
+        ),
+        "replaced_submit": lambda: client.submit(apart.replaced, X).result(),
+        "missing": lambda: only_here.op(lazy).compute(),
+        "missing_submit": lambda: client.submit(only_here.op, X).result(),
+        "needs": lambda: client.submit(only_here.needed, X).result(),
+    }
+    found = {}
+    for name, program in programs.items():
+        try:
+            found[name] = np.asarray(program()).tolist()
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    found["workers"] = client.run(lambda: __import__("os").getpid()) == before
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+ONLY_HERE = """
+import numpy as np, customop as co
+
+@co.custom_op("onlyhere::op", mutates_args=(), tags=co.Tag.pointwise)
+def op(x: np.ndarray) -> np.ndarray:
+    return x
+
+op.register_fake(lambda x: co.fake_like(x))
+
+def _make():
+    @co.custom_op("onlyhere::needed", mutates_args=())
+    def needed(x: np.ndarray) -> np.ndarray:
+        return op(x)
+
+    return needed
+
+needed = _make()
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What the script printed: a result, or the text of an error, for each program."""
+    here, there = (tmp_path_factory.mktemp(name) for name in ("here", "there"))
+    (here / "script.py").write_text(SCRIPT)
+    (here / "only_here.py").write_text(ONLY_HERE)
+    texts = (", k: float = 2.0", True, 2.0), ("", False, 3.0)
+    for folder, (parameter, is_new, factor) in zip((there, here), texts, strict=True):
+        (folder / "apart.py").write_text(
+            MODULE.format(parameter=parameter, is_new=is_new, factor=factor)
+        )
+    address = there / "scheduler.json"
+    with ExitStack() as stack:
+        scheduler = (
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+        )
+        _started(stack, there, *scheduler, "--scheduler-file", str(address))
+        _wait_for(address)
+        _started(
+            stack, there, "worker", "--scheduler-file", str(address), "--no-dashboard",
+            *("--nthreads", "1", "--no-nanny", "--host", "127.0.0.1"),
+        )  # fmt: skip
+        url = json.loads(address.read_text())["address"]
+        done = subprocess.run(
+            [sys.executable, str(here / "script.py"), url],
+            env=_environment(here),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        yield json.loads(done.stdout.splitlines()[-1])
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+
+def _started(stack: ExitStack, folder: Path, *args: str) -> None:
+    """Start a process of dask, which ends with the tests."""
+    log = stack.enter_context((folder / f"{args[0]}.log").open("w"))
+    process = stack.enter_context(
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *args],
+            cwd=folder,
+            env=_environment(folder),
+            stdout=log,
+            stderr=log,
+        )
+    )
+    stack.callback(process.terminate)
+
+
+def _wait_for(path: Path) -> None:
+    end = time.monotonic() + LIMIT
+    while not path.exists() or not path.read_text().endswith("}"):
+        assert time.monotonic() < end, "the scheduler did not start"
+        time.sleep(0.05)
+
+
+X = [0.0, 0.5, 1.0]
+RESULTS = {
+    "chunks": [4.0, 4.0, 4.0],
+    "submit": [0.0, 1.0, 2.0],
+    "submit_inside": [1.0, 2.0, 3.0],
+    "map_blocks": [0.0, 1.0, 2.0],
+    "delayed": [0.0, 1.0, 2.0],
+    "gradient": [2.0, 2.0, 2.0],
+    "factor": [0.0, 1.5, 3.0],
+    "kernel": [0.0, 5.0, 10.0],
+    "kernel_in_chunks": [100.0, 100.0, 100.0],
+    "equal": [0.0, 1.0, 2.0],
+    "equal_submit": [0.0, 1.0, 2.0],
+    "sent": [0.0, 1.0, 2.0],
+    "np": [0.0, 0.0, 0.0],
+    "replaced_before": [0.0, 1.0, 2.0],
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_operators_travel(found: dict[str, Any], name: str) -> None:
+    """Those of the script, with the operators that they call, and equal ones of modules."""
+    assert found[name] == RESULTS[name]
+
+
+@pytest.mark.parametrize("name", ["dtype", "rank"])
+def test_chunks_of_a_script_are_checked(found: dict[str, Any], name: str) -> None:
+    """A kernel that breaks its contract on a worker is an error there too."""
+    assert found[name].startswith("ContractError: script::"), found[name]
+
+
+DIFFERS = {
+    "schema": ("its schema differs", "sent: apart::schema(Array x)"),
+    "schema_submit": ("its schema differs", "k=2.0"),
+    "code": ("its kernel differs", "apart::code"),
+    "code_submit": ("its kernel differs", "apart::code"),
+    "helped": ("its kernel differs", "apart::helped"),
+    "replaced": ("its kernel differs", "apart::replaced"),
+    "replaced_submit": ("its kernel differs", "apart::replaced"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERS)
+def test_another_operator_on_a_worker_is_an_error(
+    found: dict[str, Any], name: str
+) -> None:
+    """Its schema or its kernel is another one; the error says what differs, and where."""
+    for text in (*DIFFERS[name], "in process", "the same version of 'apart'"):
+        assert text in found[name]
+
+
+@pytest.mark.parametrize("name", ["missing", "missing_submit", "needs"])
+def test_a_module_that_a_worker_lacks_is_an_error_of_the_task(
+    found: dict[str, Any], name: str
+) -> None:
+    """The worker lives on."""
+    assert found[name].startswith("MissingRuleError: onlyhere::"), found[name]
+    assert "No module named 'only_here'" in found[name]
+    assert found["workers"] is True

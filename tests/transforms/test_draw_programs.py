@@ -1,0 +1,363 @@
+"""Draws that no operator sees, under every transform and behind every kind of wrapper."""
+
+from __future__ import annotations
+
+import random
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import lru_cache, partial, wraps
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.array([0.5, -1.0, 2.0])
+ROWS = np.arange(6.0).reshape(2, 3) + 1.0
+
+Noise = Callable[[], float]
+Function = Callable[[Any], Any]
+
+
+class Model:
+    """Draws through a method of a part that it holds."""
+
+    kept: Any = None
+
+    def __init__(self, rng: Any) -> None:
+        self.parts = [{"rng": rng}]
+
+    def noise(self) -> Any:
+        return self.parts[0]["rng"].normal()
+
+    def __call__(self) -> Any:
+        return self.noise()
+
+
+class Slots:
+    """Holds a generator in a slot."""
+
+    __slots__ = ("rng",)
+
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+    @property
+    def noise(self) -> Any:
+        return self.rng.normal()
+
+
+def _draw(held: Any) -> Any:
+    return held.rng.normal()
+
+
+def _of_class(rng: Any) -> Noise:
+    holder = type("Holder", (Model,), {"kept": rng})
+    return lambda: holder.kept.normal()
+
+
+def _of_helpers(rng: Any) -> Noise:
+    """The last of 40 functions, each of which names the next."""
+    scope: dict[str, Any] = {"rng": rng, "__name__": "helpers"}
+    exec("def f0(): return rng.normal()", scope)
+    for i in range(1, 40):
+        exec(f"def f{i}(): return f{i - 1}() + 0.0", scope)
+    found: Noise = scope["f39"]
+    return found
+
+
+def _of_variable(rng: Any) -> Noise:
+    variable: ContextVar[Any] = ContextVar("variable")
+    variable.set(rng)
+    return lambda: variable.get().normal()
+
+
+def _of_thread(rng: Any) -> Noise:
+    local = threading.local()
+    local.rng = rng
+    return lambda: local.rng.normal()
+
+
+def _of_cache(rng: Any) -> Noise:
+    @lru_cache
+    def get() -> Any:
+        return rng
+
+    return lambda: get().normal()
+
+
+def _of_steps(rng: Any) -> Noise:
+    def steps() -> Iterator[float]:
+        mine = rng
+        while True:
+            yield mine.normal()
+
+    found = steps()
+    next(found)
+    return lambda: next(found)
+
+
+def _wrapped(rng: Any) -> Noise:
+    def noise() -> Any:
+        return rng.normal()
+
+    @wraps(noise)
+    def outer() -> Any:
+        return noise()
+
+    return outer
+
+
+def _inner(rng: Any) -> Noise:
+    def noise() -> Any:
+        def inner() -> Any:
+            return rng.normal()
+
+        return inner()
+
+    return noise
+
+
+def _imported(_: Any) -> Noise:
+    def noise() -> Any:
+        import random as other  # noqa: PLC0415  # what is tried
+
+        return other.gauss(0.0, 1.0)
+
+    return noise
+
+
+# Where the generator is -> the function that draws from it.
+HOLDERS: dict[str, Callable[[Any], Noise]] = {
+    "closure": lambda rng: lambda: rng.normal(),
+    "default": lambda rng: lambda mine=rng: mine.normal(),
+    "keyword default": lambda rng: lambda *, mine=rng: mine.normal(),
+    "bound method": lambda rng: rng.normal,
+    "partial": lambda rng: partial(lambda mine: mine.normal(), rng),
+    "keyword of a partial": lambda rng: partial(lambda mine: mine.normal(), mine=rng),
+    "model": lambda rng: Model(rng),
+    "method of a model": lambda rng: Model(rng).noise,
+    "slot": lambda rng: partial(lambda held: held.noise, Slots(rng)),
+    "namespace": lambda rng: partial(_draw, SimpleNamespace(rng=rng)),
+    "class": _of_class,
+    "function attribute": lambda rng: partial(_draw, _with(rng)),
+    "list": lambda rng: lambda held=[rng]: held[0].normal(),
+    "tuple in a dict": lambda rng: lambda held={"a": (rng,)}: held["a"][0].normal(),
+    "deque": lambda rng: lambda held=deque([rng]): held[0].normal(),
+    "set": lambda rng: lambda held={rng}: next(iter(held)).normal(),
+    "helpers": _of_helpers,
+    "context variable": _of_variable,
+    "thread": _of_thread,
+    "cache": _of_cache,
+    "steps": _of_steps,
+    "wrapped": _wrapped,
+    "inner function": _inner,
+}
+# Those that need no generator.
+GLOBALS: dict[str, Callable[[Any], Noise]] = {
+    "np.random": lambda _: lambda: np.random.normal(),  # noqa: NPY002  # what is tried
+    "np.random by name": lambda _: lambda: getattr(np.random, "normal")(),  # noqa: B009
+    "method of np.random": lambda _: np.random.normal,
+    "random": lambda _: lambda: random.gauss(0.0, 1.0),
+    "random, imported inside": _imported,
+    "without a seed": lambda _: lambda: np.random.default_rng().normal(),
+    "seeded by nobody": lambda _: (
+        lambda: np.random.Generator(np.random.PCG64()).normal()
+    ),
+    "older, without a seed": lambda _: lambda: np.random.RandomState().normal(),
+}
+
+
+def _with(rng: Any) -> Any:
+    def fn() -> None:
+        """Has an attribute."""
+
+    fn.rng = rng  # type: ignore[attr-defined]  # functions may have any
+    return fn
+
+
+def with_noise(noise: Noise) -> Function:
+    return lambda v: np.sum(v * v) * noise()
+
+
+def without_noise(noise: Noise) -> Function:
+    """Hold what draws, and do not draw."""
+    return lambda v: np.sum(v * v) * (1.0 if callable(noise) else 0.0)
+
+
+def _value_and_grad(fn: Function) -> Function:
+    return lambda v: co.value_and_grad(fn)(v)[1]
+
+
+# Each makes of a function of an array with a scalar result another one.
+WRAPPERS: dict[str, Callable[[Function], Function]] = {
+    "lambda": lambda fn: lambda v: fn(v),
+    "wraps": lambda fn: wraps(fn)(lambda v: fn(v)) if hasattr(fn, "__name__") else fn,
+    "checkpoint": co.checkpoint,
+    "partial": lambda fn: partial(fn),
+    "grad": lambda fn: lambda v: np.sum(co.grad(fn)(v)),
+    "grad of checkpoint": lambda fn: lambda v: np.sum(co.grad(co.checkpoint(fn))(v)),
+    "jvp": lambda fn: lambda v: co.jvp(fn, (v,), (v,))[1],
+    "vjp": lambda fn: lambda v: co.vjp(fn, v)[0],
+    "linearize": lambda fn: lambda v: co.linearize(fn, v)[0],
+}
+LAST: dict[str, Callable[[Function], Function]] = {
+    "itself": lambda fn: fn,
+    "grad": co.grad,
+    "value_and_grad": co.value_and_grad,
+    "jacrev": co.jacrev,
+    "jacfwd": co.jacfwd,
+    "hessian": co.hessian,
+    "checkpoint": co.checkpoint,
+    "compile": lambda fn: co.compile(fn, fallback=True),
+    "grad of compile": lambda fn: co.grad(co.compile(fn, fallback=True)),
+}
+USES: dict[str, Callable[[Function], Any]] = {
+    "compile": lambda fn: co.compile(fn)(X),
+    "make_fx": lambda fn: co.make_fx(fn)(X),
+    "vmap": lambda fn: co.vmap(fn)(ROWS),
+    "vmap, different": lambda fn: co.vmap(fn, randomness="different")(ROWS),
+    "vmap, two arguments": lambda fn: co.vmap(
+        lambda v, k: fn(v * k), (0, None), randomness="different"
+    )(ROWS, 1.0),
+}
+
+
+def program(seed: int) -> tuple[str, Noise, Callable[[Function], Any]]:
+    """A place of a generator, and a use of it behind some wrappers."""
+    choose = random.Random(seed)
+    makers = {**HOLDERS, **GLOBALS}
+    name = choose.choice([*makers])
+    kinds = [np.random.default_rng, np.random.RandomState]
+    noise = makers[name](choose.choice(kinds)(seed))
+    names = [choose.choice([*WRAPPERS]) for _ in range(choose.randrange(3))]
+    last, use = choose.choice([*LAST]), choose.choice([*USES])
+    if name == "steps" and use == "compile":  # it refuses an iterator as such
+        use = "make_fx"
+
+    def run(fn: Function) -> Any:
+        for wrapper in names:
+            fn = WRAPPERS[wrapper](fn)
+        return USES[use](LAST[last](fn))
+
+    return " / ".join([name, *names, last, use]), noise, run
+
+
+def check(seed: int) -> None:
+    text, noise, run = program(seed)
+    run(without_noise(noise))  # a false alarm would raise
+    with pytest.raises((co.VmapError, co.GraphError, co.GradientError)) as caught:
+        run(with_noise(noise))
+    found = str(caught.value)
+    # A checkpoint inside may notice it first.
+    assert "the function draws from" in found or "other values the second" in found, (
+        text
+    )
+
+
+@pytest.mark.parametrize("name", [*HOLDERS, *GLOBALS])
+def test_a_generator_is_found_wherever_it_is(name: str) -> None:
+    for use_name, use in USES.items():
+        noise = {**HOLDERS, **GLOBALS}[name](np.random.default_rng(0))
+        if (name, use_name) == ("steps", "compile"):  # it refuses an iterator as such
+            continue
+        with pytest.raises((co.VmapError, co.GraphError), match="draws from"):
+            use(with_noise(noise))
+        use(without_noise(noise))
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_generator_is_found_through_transforms(name: str) -> None:
+    for use in USES.values():
+        noise = Model(np.random.default_rng(0))
+        with pytest.raises((co.VmapError, co.GraphError), match="draws from"):
+            use(LAST[name](with_noise(noise)))
+        use(LAST[name](without_noise(noise)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:compile")
+@pytest.mark.parametrize("seed", range(0, 300, 100))
+def test_random_programs(seed: int) -> None:
+    for number in range(seed, seed + 100):
+        check(number)
+
+
+# ---- draws that are allowed ----
+
+
+def test_draws_of_a_generator_with_a_seed_are_the_same_each_time() -> None:
+    """A function that makes it itself computes the same each time, also as a graph."""
+
+    def fn(x: Any) -> Any:
+        return x * np.random.default_rng(3).normal(size=3)
+
+    for run in (co.compile(fn), co.make_fx(fn)(X), lambda x: co.vmap(fn)(x[None])[0]):
+        np.testing.assert_array_equal(run(X), fn(X))
+
+
+def test_copies_of_generators_are_no_new_ones() -> None:
+    rng = np.random.default_rng(3)
+
+    def fn(x: Any) -> Any:
+        from copy import deepcopy  # noqa: PLC0415  # what is tried
+
+        return x * deepcopy(rng).normal(size=3)
+
+    expected = X * np.random.default_rng(3).normal(size=3)
+    for run in (co.compile(fn), lambda x: co.vmap(fn)(x[None])[0]):
+        np.testing.assert_array_equal(run(X), expected)
+
+
+def test_another_thread_may_draw_meanwhile() -> None:
+    """From NumPy's global generator, which the function cannot reach."""
+    waits, goes = threading.Event(), threading.Event()
+
+    def draw() -> None:
+        waits.wait()
+        np.random.normal()  # noqa: NPY002  # what is tried
+        goes.set()
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+
+    def fn(x: Any) -> Any:
+        waits.set()
+        goes.wait()
+        return x * 2.0
+
+    np.testing.assert_array_equal(co.vmap(fn)(X), X * 2.0)
+    thread.join()
+
+
+def test_a_generator_elsewhere_is_watched_for_itself() -> None:
+    """An argument draws for each row; one in a partial does not, and is an error."""
+
+    def fn(v: Any, gen: Any) -> Any:
+        return np.sum(v * gen.normal(size=()))
+
+    rng = np.random.default_rng(0)
+    rows = co.vmap(lambda v, g: fn(v, g), (0, None), randomness="different")
+    rows(ROWS, rng)
+    co.vmap(fn, (0, None), randomness="different")(ROWS, rng)
+    with pytest.raises(co.VmapError, match="draws from a Generator"):
+        co.vmap(partial(fn, gen=rng), randomness="different")(ROWS)
+    older = np.random.RandomState(0)
+    with pytest.raises(co.VmapError, match="draws from a RandomState"):
+        rows(ROWS, older)
+
+
+def test_a_proxy_of_an_object_that_is_gone_holds_nothing() -> None:
+    held = [weakref.proxy(Model(None))]  # the model is gone at once
+
+    def fn(x: Any) -> Any:
+        return x * len(held)
+
+    np.testing.assert_array_equal(co.make_fx(fn)(X)(X), X)
+    np.testing.assert_array_equal(co.compile(fn)(X), X)
+    np.testing.assert_array_equal(co.vmap(fn)(ROWS), ROWS)
