@@ -59,13 +59,12 @@ def _operator(name: str) -> Operator[..., Any]:
     """Make the operator of a ufunc, with its fake kernel."""
     ufunc: Any = getattr(np, name)
     schema = _UNARY if ufunc.nin == 1 else _BINARY
-    op: Any = custom_op(  # pyright takes the overload without a function
-        f"np::{name}", ufunc, mutates_args=(), schema=schema, tags=Tag.pointwise
-    )
+    op: Operator[..., Any] = custom_op(
+        f"np::{name}", mutates_args=(), schema=schema, tags=Tag.pointwise
+    )(ufunc)
     op.register_fake(fake_of_ufunc(ufunc))
     register_numpy_function(ufunc, op)
-    made: Operator[..., Any] = op
-    return made
+    return op
 
 
 # Derivatives of complex values are complex-linear, as in JAX. Source: NIST Digital

@@ -295,6 +295,11 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         """Return the next outer mode that is not autocast.
 
         This mode includes the settings of all autocasts around it.
+
+        Returns
+        -------
+        Mode or None
+            None where only autocasts are open.
         """
         found = current_mode.get()
         while isinstance(found, autocast):

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -487,6 +488,23 @@ def test_threads_of_openmp_survive(library: Any) -> None:
     op = _in_c(library.twice_in_parallel, **_DECLARED)
     table = opcheck(op, (np.ones((10_000, 3)),))
     assert table["test_layouts"] == table["test_threads"] == "SUCCESS"
+
+
+def test_threads_of_dask_are_not_waited_for() -> None:
+    """They stay with the parent; a forked child computes without them."""
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    import_module("customop.interop.dask")
+    assert da.ones((4, 4), chunks=2).sum().compute(scheduler="threads") == 16.0
+
+    def total(x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.sum(axis=0))
+
+    op = co.custom_op("apart::of_dask", mutates_args=())(total)
+    op.register_fake(lambda x: np.empty_like(x, shape=x.shape[1:]))
+    op.register_kernel("dask")(lambda x: x.sum(axis=0))
+    found = opcheck(op, raise_exception=False)
+    assert found.failed == []
+    assert found["test_kernels_agree"] == "SUCCESS"
 
 
 # ---- shapes that belong together ----

@@ -36,8 +36,20 @@ def apply(errors: int) -> None:
     faulthandler.enable(2, all_threads=False)
     faulthandler.register(signal.SIGALRM, 2, all_threads=False, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _compute_dask_here()
     if _LINUX:
         _set_up_linux()
+
+
+def _compute_dask_here() -> None:
+    """Let dask arrays be computed by this thread.
+
+    The threads of dask's pool and the connections of its clients stay with the parent,
+    so that work given to them would never end.
+    """
+    dask = sys.modules.get("dask")
+    if dask is not None:
+        dask.config.set(scheduler="synchronous")
 
 
 def start_clock(seconds: float) -> None:
