@@ -227,9 +227,22 @@ def test_exception_of_a_child_arrives_with_its_traceback() -> None:
             super().__init__(f"no {x} of {y}")
             self.held = lambda: x
 
+    class LostError(Exception):
+        """Loses what its text is made of, as NumPy's AxisError where tblib pickles."""
+
+        def __init__(self) -> None:
+            self.axis = 3
+
+        def __str__(self) -> str:
+            return f"axis {self.axis}"
+
+        def __reduce__(self) -> Any:
+            return LostError.__new__, (LostError,)
+
     for error, expected in (
         (OwnError("odd"), "OwnError"),
         (HeldError("view", 2), "ChildError"),
+        (LostError(), "ChildError"),
     ):
 
         def work(send: Any, error: Exception = error) -> None:
@@ -496,14 +509,14 @@ def test_threads_of_dask_are_not_waited_for() -> None:
     import_module("customop.interop.dask")
     assert da.ones((4, 4), chunks=2).sum().compute(scheduler="threads") == 16.0
 
-    def total(x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.sum(axis=0))
+    def double(x: np.ndarray) -> np.ndarray:
+        return x + x
 
-    op = co.custom_op("apart::of_dask", mutates_args=())(total)
-    op.register_fake(lambda x: np.empty_like(x, shape=x.shape[1:]))
-    op.register_kernel("dask")(lambda x: x.sum(axis=0))
+    op = co.custom_op("apart::of_dask", mutates_args=())(double)
+    op.register_fake(lambda x: co.fake_like(x))
+    op.register_kernel("cpu")(lambda x: 2.0 * x)  # two kernels are compared in a child
+    op.register_kernel("dask")(lambda x: x + x)
     found = opcheck(op, raise_exception=False)
-    assert found.failed == []
     assert found["test_kernels_agree"] == "SUCCESS"
 
 
