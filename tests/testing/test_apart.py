@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 import os
 import random
@@ -16,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,21 @@ from tests.tiers import all_but
 _MATRIX = np.arange(12.0).reshape(4, 3)
 
 
-def _operator(kernel: Callable[[Any], Any], name: str = "kernel") -> Any:
-    """An operator that doubles its array, after something that a kernel should not do."""
+_numbers = itertools.count()
+
+
+def _operator(kernel: Callable[[Any], Any], name: str = "") -> Any:
+    """An operator that doubles its array, after something that a kernel should not do.
+
+    Each has a name of its own: what failed may keep earlier ones alive.
+    """
 
     def double(x: np.ndarray) -> np.ndarray:
         kernel(x)
         return x + x
 
-    op = co.custom_op(f"apart::{name}", mutates_args=())(double)
+    own = name or f"made_{next(_numbers)}"
+    op = co.custom_op(f"apart::{own}", mutates_args=())(double)
     op.register_fake(lambda x: co.fake_like(x))
     return op
 
@@ -75,14 +82,14 @@ def test_crash_on_an_input_that_is_made_up_is_a_fault_of_the_check(name: str) ->
     table = opcheck(op, (_MATRIX,), raise_exception=False)
     assert table.failed == ["test_layouts"]
     assert str(table["test_layouts"]).startswith(
-        f"apart::kernel: test_layouts: the kernel {how} on 'x' of shape (0, 3)\n"
+        f"{op.qualname}: test_layouts: the kernel {how} on 'x' of shape (0, 3)\n"
     )
     assert table["test_threads"] == "SUCCESS"
 
 
 def test_message_of_a_crash() -> None:
     """It says where Python was, the input, and how the schema can exclude it."""
-    op = _operator(lambda x: x.size or ctypes.string_at(0))
+    op = _operator(lambda x: x.size or ctypes.string_at(0), "kernel")
     with pytest.raises(OpCheckError) as caught:
         opcheck(op, (_MATRIX,), test_utils="test_layouts")
     line = test_message_of_a_crash.__code__.co_firstlineno + 2
@@ -146,7 +153,7 @@ def test_crash_while_inputs_are_sought() -> None:
     table = opcheck(op, raise_exception=False)
     assert table.failed == ["test_schema"]
     assert str(table["test_schema"]).splitlines()[0] == (
-        "apart::kernel: test_schema: the kernel ended the process (exit status 4) on"
+        f"{op.qualname}: test_schema: the kernel ended the process (exit status 4) on"
         " 'x' of shape (), one of the calls that opcheck tries to find inputs"
     )
     assert table["test_threads"] == "SKIPPED: no inputs are found"
@@ -503,21 +510,32 @@ def test_threads_of_openmp_survive(library: Any) -> None:
     assert table["test_layouts"] == table["test_threads"] == "SUCCESS"
 
 
+_WITH_DASK = """
+import dask.array as da
+import numpy as np
+import customop as co
+import customop.interop.dask
+from customop.testing import opcheck
+
+assert da.ones((4, 4), chunks=2).sum().compute(scheduler="threads") == 16.0
+
+@co.custom_op("apart::of_dask", mutates_args=())
+def double(x: np.ndarray) -> np.ndarray:
+    return x + x
+
+double.register_fake(lambda x: co.fake_like(x))
+double.register_kernel("cpu")(lambda x: 2.0 * x)  # a child compares two kernels
+double.register_kernel("dask")(lambda x: x + x)
+print(opcheck(double, raise_exception=False)["test_kernels_agree"])
+"""
+
+
 def test_threads_of_dask_are_not_waited_for() -> None:
     """They stay with the parent; a forked child computes without them."""
-    da = pytest.importorskip("dask.array", reason="dask is not installed")
-    import_module("customop.interop.dask")
-    assert da.ones((4, 4), chunks=2).sum().compute(scheduler="threads") == 16.0
-
-    def double(x: np.ndarray) -> np.ndarray:
-        return x + x
-
-    op = co.custom_op("apart::of_dask", mutates_args=())(double)
-    op.register_fake(lambda x: co.fake_like(x))
-    op.register_kernel("cpu")(lambda x: 2.0 * x)  # two kernels are compared in a child
-    op.register_kernel("dask")(lambda x: x + x)
-    found = opcheck(op, raise_exception=False)
-    assert found["test_kernels_agree"] == "SUCCESS"
+    pytest.importorskip("dask.array", reason="dask is not installed")
+    command = [sys.executable, "-c", _WITH_DASK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "SUCCESS\n", done.stderr
 
 
 # ---- shapes that belong together ----
