@@ -328,9 +328,13 @@ def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
     parts = []
     start = 0
     for leaf in leaves:
+        before = (slice(None),) * axis
+        if not leaf.shape:
+            parts.append(value[(*before, start)])  # a scalar of a line
+            start += 1
+            continue
         size = product(leaf.shape)
-        key = (slice(None),) * axis + (slice(start, start + size),)
-        part = value[key]
+        part = value[(*before, slice(start, start + size))]
         shape = (*value.shape[:axis], *leaf.shape, *value.shape[axis + 1 :])
         parts.append(call_numpy(np.reshape, part, shape))
         start += size

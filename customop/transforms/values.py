@@ -518,7 +518,9 @@ def or_zeros(grad: Any, value: Any) -> Any:
         return grad
     if type(value) is np.ndarray:
         return np.zeros_like(value)  # takes a fifth of the time
-    return call_numpy(np.zeros_like, value)
+    zeros = call_numpy(np.zeros_like, value)
+    # A graph gives the scalar that plain gradients are, too.
+    return zeros if zeros.shape else zeros[()]
 
 
 def as_scalar(value: Any) -> Any:
