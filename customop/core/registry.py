@@ -78,7 +78,8 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
 
 def _known(qualname: str) -> Operator[..., Any] | None:
     """Return the operator of a name or None; import the modules of its namespace if needed."""
-    load_namespace(qualname.partition("::")[0])
+    if qualname not in operators:
+        load_namespace(qualname.partition("::")[0])
     return operators.get(qualname)
 
 
@@ -350,7 +351,7 @@ def check_registration(registration: Registration, *, override: bool) -> None:
 def add_registration(registration: Registration, *, override: bool = True) -> None:
     """Register for a name: at once, and for every definition of it to come."""
     name = registration.qualname
-    load_namespace(name.partition("::")[0])  # before the lock is taken
+    _known(name)  # imports what defines it, before the lock is taken
     with changing:
         op = operators.get(name)
         if op is not None:

@@ -287,7 +287,8 @@ def _is_simple(op: RuleTable) -> bool:
 
 def kernel_of(op: RuleTable) -> Callable[..., Any] | None:
     """Return the kernel for NumPy's arrays; None if a call does more than run it."""
-    if COMPOSITE in op.rows or ARRAY_CLASS in op.rows or op.closed:
+    is_opened = COMPOSITE in op.rows and CPU.name not in op.rows
+    if is_opened or ARRAY_CLASS in op.rows or op.closed:
         return None
     return find_kernel(op, CPU.name)
 

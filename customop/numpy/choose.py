@@ -43,6 +43,7 @@ from customop.numpy.rules import (
     no_gradient,
     numpy_operator,
     register_formulas,
+    whole_operator,
 )
 
 # ---- choice by a condition: where, select, clip ----
@@ -137,12 +138,25 @@ def _(
         return np.minimum(a, high)
     if high is None:
         return np.maximum(a, low)
+    return _clip.run(a, low, high)
+
+
+def _between(a: Any, low: Any, high: Any) -> Any:
+    """Return the elements between two bounds, by two comparisons."""
     if type(low) not in _REAL or type(high) not in _REAL or not is_inexact(a):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
         dtype = np.result_type(a, plain(low), plain(high))
         if np.result_type(a, plain(low)) != dtype:
             a = cast(a, dtype)
     return np.minimum(np.maximum(a, low), high)
+
+
+_clip = whole_operator(
+    "clip",
+    "(Array a, Array|Scalar low, Array|Scalar high) -> Array",
+    _between,
+    lambda a, low, high: np.clip(a, low, high),
+)
 
 
 def _clipped(a: Any, low: Any, high: Any, *, where: Any = True, **keywords: Any) -> Any:

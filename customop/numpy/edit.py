@@ -545,7 +545,10 @@ def _around(before: Any, x: Any, after: Any, axis: int) -> Any:
 
 def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
     """Pad with values that go from `given` to the edge in equal steps."""
-    ends = np.broadcast_to(as_array(given), (x.ndim, 2))
+    given = as_array(given)
+    ends = np.broadcast_to(given, (x.ndim, 2))
+    # One value, or one for each side, keeps its precision; more are numbers of Python.
+    is_strong = given.size <= 2 and tuple(given.shape) != (2, 1)
     for axis, width in enumerate(widths):
         if width == (0, 0):
             continue
@@ -561,16 +564,17 @@ def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
                 axis,
             )
             for end, edge, count in zip(
-                _end_values(ends[axis]), edges, width, strict=True
+                _end_values(ends[axis], is_strong), edges, width, strict=True
             )
         ]
         x = _around(ramps[0], x, np.flip(ramps[1], axis), axis)
     return x
 
 
-def _end_values(values: Any) -> Any:
-    """Return the two values of an axis; plain ones as Python's numbers."""
-    return values if isinstance(values, Tracer | FakeArray) else values.tolist()
+def _end_values(values: Any, is_strong: bool) -> Any:
+    """Return the two values of an axis; plain ones as Python's numbers unless strong."""
+    is_kept = is_strong or isinstance(values, Tracer | FakeArray)
+    return values if is_kept else values.tolist()
 
 
 def _pad_statistic(

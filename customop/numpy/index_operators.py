@@ -304,7 +304,7 @@ def _gathered_strides(
     return FakeArray(shape, x.dtype, order=order).strides
 
 
-def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> None:
+def check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> None:
     """Raise unless `g` has the shape of the elements at those places.
 
     `add.at` of NumPy 2.4.6 reads beyond the memory of `g` if it has to broadcast it.
@@ -318,14 +318,14 @@ def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> No
 
 
 def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
-    _check_scattered(g, shape, indices)
+    check_scattered(g, shape, indices)
     return scattered(g, shape, indices, layout(indices)[1])
 
 
 def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
     is_usual = _are_usual(indices, len(shape))
     if not is_usual or g.shape != (*indices[0].shape, *shape[len(indices) :]):
-        _check_scattered(g, shape, indices)
+        check_scattered(g, shape, indices)
     return _added_at(g, shape, indices)
 
 
@@ -349,7 +349,7 @@ scatter_add.register_kernel("cpu", _scatter_in_place)
 
 @scatter_add.register_fake
 def _(g: Any, shape: Any, indices: Any) -> FakeArray:
-    _check_scattered(g, shape, indices)
+    check_scattered(g, shape, indices)
     return FakeArray(shape, g.dtype, device=device_of(g))
 
 

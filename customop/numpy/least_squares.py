@@ -75,6 +75,17 @@ def _norm_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
 
 
+@norm.register_kernel("cpu")
+def _(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Add up as NumPy does: the squares of a whole array by BLAS."""
+    if axis is not None or x.dtype.kind not in "fc":
+        return _norm_kernel(x, axis, keepdims)
+    line = x.ravel(order="K")
+    parts = (line.real, line.imag) if line.dtype.kind == "c" else (line,)
+    size = np.sqrt(sum(part.dot(part) for part in parts))
+    return size.reshape((1,) * x.ndim) if keepdims else size
+
+
 def _norm_pull(g: Any, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
     """Return each element over the norm; 0 where the norm is zero."""
     if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
@@ -632,5 +643,7 @@ def _condition(x: Any, p: Any) -> Any:
         s = np.linalg.svd(x, compute_uv=False)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     check_square("cond", x.shape)
-    inverse = inv(x, True)
-    return np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(inverse, p, (-2, -1))
+    # In double precision, as in NumPy; the product is rounded to that of the matrix.
+    inverse = inv(cast(x, np.result_type(dtype_of(x), np.float64)), True)
+    size = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(inverse, p, (-2, -1))
+    return cast(size, real_dtype(linalg_dtype(x)))

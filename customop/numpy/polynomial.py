@@ -53,6 +53,7 @@ from customop.numpy.rules import (
     padded_rows,
     result_dtype,
     sum_of,
+    whole_operator,
 )
 
 # ---- polynomials by their coefficients, the highest power first ----
@@ -469,9 +470,22 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N8
     count = x.shape[0] if N is None else whole(N)
     if is_below(count, 0):
         numpy_refuses(np.vander, [0.0], count, do="give a number of columns")
+    return _columns(
+        cast(x, np.promote_types(dtype_of(x), int)), count, bool(increasing)
+    )
+
+
+def _columns_of_powers(x: Any, count: Any, increasing: bool) -> Any:
     powers = _powers_of(count - 1, x)
-    wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
-    return wide ** (powers[::-1] if increasing else powers)
+    return np.expand_dims(x, 1) ** (powers[::-1] if increasing else powers)
+
+
+_columns = whole_operator(
+    "vander",
+    "(Array x, int count, bool increasing) -> Array",
+    _columns_of_powers,
+    lambda x, count, increasing: np.vander(x, count, increasing),
+)
 
 
 @register_numpy_function(np.polyfit)

@@ -111,8 +111,8 @@ def _quantiles(
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
     moved = np.moveaxis(found, -1, 0)
-    if along is not None:  # NumPy fills a new array
-        moved = np.copy(moved, order="C")
+    if along is not None:  # NumPy fills a new array, also with a single value
+        return np.reshape(np.copy(moved, order="C"), (*q.shape, *shape))
     return as_scalar(np.reshape(moved, (*q.shape, *shape)))
 
 

@@ -273,7 +273,7 @@ def _quick_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def _mean_along(x: Any, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     # NumPy divides by a number of 64 bits, which a count below 2**24 cannot tell. Masked
     # arrays count what is not masked.
-    is_plain = type(x) is np.ndarray and x.dtype.char in "fdFD"
+    is_plain = type(x) is np.ndarray and x.dtype.char in "fdD"
     if not is_plain or not 0 < x.size < 1 << 24:
         return x.mean(axis=axes, keepdims=keepdims)
     total = _add_up(x, axes, keepdims=keepdims)

@@ -19,6 +19,7 @@ from customop import (
     axis_rule,
     custom_op,
     fake_like,
+    impl,
     partials,
     write_back,
 )
@@ -220,6 +221,19 @@ def numpy_operator(
 ) -> Operator[..., Any]:
     """Make an operator of the namespace ``np`` that writes no argument."""
     return custom_op(f"np::{name}", kernel, mutates_args=(), schema=schema, **options)
+
+
+def whole_operator(
+    name: str, schema: str, body: Callable[..., Any], kernel: Callable[..., Any]
+) -> Operator[..., Any]:
+    """Make an operator that a graph keeps as one call of a NumPy function.
+
+    NumPy's function is Python over several kernels, which a composition of operators
+    repeats only up to rounding. Transforms and arrays of other kinds run that body.
+    """
+    op = numpy_operator(name, schema, body)
+    impl(op, "CompositeImplicitAutograd", body)
+    return op.register_kernel("cpu", kernel)
 
 
 def is_complex(x: Any) -> bool:

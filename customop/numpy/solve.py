@@ -665,6 +665,8 @@ def _(a: Any, n: int) -> Any:
     square = np.linalg.inv(a) if count < 0 else a
     result = None
     count = abs(count)
+    if count == 3:
+        return np.matmul(np.matmul(square, square), square)
     while True:
         if count & 1:
             result = square if result is None else np.matmul(result, square)

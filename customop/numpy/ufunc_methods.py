@@ -55,7 +55,13 @@ from customop.numpy.reductions import (
     shares_of,
     sum_,
 )
-from customop.numpy.rules import along_axis, device_of, fit, numpy_operator
+from customop.numpy.rules import (
+    along_axis,
+    device_of,
+    fit,
+    numpy_operator,
+    whole_operator,
+)
 
 
 def _note(ctx: Any, inputs: Any, output: Any) -> None:
@@ -337,26 +343,93 @@ def _reduce(
     where: Any = True,
 ) -> Any:
     a, name = as_array(array), ufunc.__name__
-    own = _REDUCED.get(name)
-    if name.startswith("logical") and dtype is not None and as_dtype(dtype) != np.bool_:
-        own = None  # NumPy has results of other kinds for arrays of objects alone
-
-    def reduce(x: Any, axes: Any, kept: bool) -> Any:
-        x = cast(x, dtype)
-        return (
-            cast(own(x, axes, kept), dtype)
-            if own
-            else _reduce_(x, axes, kept, name, dtype)
-        )
-
     axes = reduced_axes(a, axis)
     if len(counted_axes(axes, len(a.shape))) > 1:  # NumPy raises for some ufuncs
         ufunc.reduce(np.ones((1, 1), dtype_of(a)), axis=None, dtype=dtype)
     if initial is NO_VALUE and where is True:
-        if own is None and ufunc.identity is None:
+        if _own_reduction(name, dtype) is None and ufunc.identity is None:
             check_elements(f"{name}.reduce", a.shape, axes)
-        return reduce(a, axes, keeps_axes(keepdims))
-    return reduce_selected(ufunc, reduce, a, axes, keeps_axes(keepdims), initial, where)
+        return _reduce_all(a, axes, keeps_axes(keepdims), name, dtype)
+    mask = None if where is True else as_array(where)
+    known = [begin for begin, value in _BEGIN.items() if value is initial]
+    begin, start = (known[0], 0) if known else ("value", initial)
+    return _reduce_some(a, axes, keeps_axes(keepdims), name, dtype, mask, begin, start)
+
+
+def _own_reduction(name: str, dtype: Any) -> Operator[..., Any] | None:
+    if name.startswith("logical") and dtype is not None and as_dtype(dtype) != np.bool_:
+        return None  # NumPy has results of other kinds for arrays of objects alone
+    return _REDUCED.get(name)
+
+
+def _reduce_all(x: Any, axes: Any, keepdims: bool, name: str, dtype: Any) -> Any:
+    own, x = _own_reduction(name, dtype), cast(x, dtype)
+    if own is None:
+        return _reduce_(x, axes, keepdims, name, dtype)
+    return cast(own(x, axes, keepdims), dtype)
+
+
+# How a reduction begins, but by a value -> the argument `initial` of NumPy.
+_BEGIN: dict[str, Any] = {"identity": NO_VALUE, "first": None}
+
+
+def _reduce_some_body(
+    a: Any,
+    axis: Any,
+    keepdims: bool,
+    ufunc: str,
+    dtype: Any,
+    where: Any,
+    begin: str,
+    initial: Any,
+) -> Any:
+    return reduce_selected(
+        getattr(np, ufunc),
+        partial(_reduce_all, name=ufunc, dtype=dtype),
+        a,
+        axis,
+        keepdims,
+        _BEGIN.get(begin, initial),
+        True if where is None else where,
+    )
+
+
+def _reduce_some_kernel(
+    a: Any,
+    axis: Any,
+    keepdims: bool,
+    ufunc: str,
+    dtype: Any,
+    where: Any,
+    begin: str,
+    initial: Any,
+) -> Any:
+    return getattr(np, ufunc).reduce(
+        a,
+        as_axis(axis),
+        dtype,
+        keepdims=keepdims,
+        initial=_BEGIN.get(begin, initial),
+        where=True if where is None else where,
+    )
+
+
+_reduce_some = whole_operator(
+    "reduce_some",
+    "(Array a, int[]? axis, bool keepdims, str ufunc, dtype? dtype, Array? where,"
+    " str begin, Array|Scalar initial) -> Array",
+    _reduce_some_body,
+    _reduce_some_kernel,
+)
+_ROWS = np.array([[0.3, -1.2, 2.0], [0.7, 0.4, -0.9]])
+_reduce_some.register_sample_inputs(
+    lambda: [
+        (_ROWS, None, False, "add", None, _ROWS > 0, "identity", 0),
+        (_ROWS, [1], True, "add", np.dtype("f4"), None, "value", 1.5),
+        (_ROWS, [0], False, "maximum", None, _ROWS > 0, "value", -2.0),
+        (_ROWS, [0], False, "multiply", None, None, "first", 0),
+    ]
+)
 
 
 def _one_axis(name: str, x: Any, axis: Any) -> int:

@@ -30,9 +30,16 @@ from customop.numpy.arguments import (
     shape_of,
     smaller,
 )
-from customop.numpy.index_operators import ALL, numbers, scatter_add, slice_, spread_to
+from customop.numpy.index_operators import (
+    ALL,
+    check_scattered,
+    numbers,
+    scatter_add,
+    slice_,
+    spread_to,
+)
 from customop.numpy.indexing import parts_of, read_number, value_for, values_at
-from customop.numpy.rules import require
+from customop.numpy.rules import require, whole_operator
 
 # ---- all elements, or those of a mask ----
 
@@ -199,8 +206,36 @@ def _(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 def _sums(ufunc: np.ufunc, x: Any, arrays: Sequence[Any], values: Any) -> Any:
     """Add or subtract values at places, also places that are named twice."""
+    return _sums_at(x, list(arrays), values, ufunc is np.subtract)
+
+
+def _sums_by_zeros(x: Any, indices: Any, values: Any, negative: bool) -> Any:
     values = cast(values, x.dtype)  # two flags, or two small integers, add up in it
-    return ufunc(x, scatter_add(values, tuple(x.shape), list(arrays)))
+    moved = scatter_add(values, tuple(x.shape), indices)
+    return np.subtract(x, moved) if negative else np.add(x, moved)
+
+
+def _sums_in_place(x: Any, indices: Any, values: Any, negative: bool) -> Any:
+    check_scattered(values, x.shape, indices)
+    out, values = np.copy(x, order="K"), values.astype(x.dtype)
+    key: Any = tuple([slice(None) if a is None else a for a in indices])
+    if values.size:  # indices into no elements may be out of bounds
+        (np.subtract if negative else np.add).at(out, key, values)
+    return out
+
+
+_sums_at = whole_operator(
+    "sums_at",
+    "(Array x, Array?[] indices, Array values, bool negative) -> Array",
+    _sums_by_zeros,
+    _sums_in_place,
+)
+_sums_at.register_sample_inputs(
+    lambda: [
+        (np.arange(4.0), [np.array([0, 2, 0])], np.array([0.5, 1.5, -3.0]), False),
+        (np.ones((3, 2)), [None, np.array([1, 1])], np.full((3, 2), 0.7), True),
+    ]
+)
 
 
 def _in_turns(ufunc: np.ufunc, x: Any, arrays: Sequence[Any], values: Any) -> Any:

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from customop.arrays.array import dtype_of
 from customop.arrays.fake import FakeArray, make_fake, to_fake
-from customop.arrays.kinds import FAKE, device_of, is_array, is_traced
+from customop.arrays.kinds import CPU, FAKE, device_of, is_array, is_traced
 from customop.arrays.nested import abbreviated, children, like, map_nested, steps
 from customop.core.codegen import generate
 from customop.core.contract import checksum, finish_fake
@@ -554,8 +554,11 @@ class Trace(Mode):
         return (_record_of(op) if record is None else record)(self, args)
 
     def opens(self, op: RuleTable) -> bool:
-        """Return whether an operator with a body of operators runs by its body."""
-        if op in self.opened:
+        """Return whether an operator with a body of operators runs by its body.
+
+        One with a kernel of its own for NumPy arrays stays one call, which runs it.
+        """
+        if op in self.opened or CPU.name in op.rows:
             return False
         return self.kept is None or not self.kept(op)
 

@@ -1,0 +1,158 @@
+"""Graphs and compiled functions have the bits of NumPy, where it takes several kernels.
+
+The oracle is NumPy on plain arrays: class, dtype, strides and every bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+import pytest
+
+import customop as co
+
+_RNG = np.random.default_rng(7)
+_X = _RNG.standard_normal((9, 9))
+_LINE = _RNG.standard_normal(37)
+_TIMES = np.linspace(0.0, 1.0, 9)
+_ZEROS = np.array([-0.0, 0.0, 1.0, -0.0, 5.0])
+
+
+def _added(ufunc: Any) -> Callable[[Any], Any]:
+    def add(a: Any) -> Any:
+        sums = np.zeros(4, a.dtype) + a[0]
+        ufunc.at(sums, np.array([0, 1, 0, 0, 2]), a[:5])
+        return sums
+
+    return add
+
+
+# Name -> function, its array.
+_PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "clip": (lambda a: np.clip(a, 0.0, 1.0), _ZEROS),
+    "clip at -0.0": (lambda a: np.clip(a, -0.0, 1.0), _ZEROS),
+    "clip by arrays": (lambda a: np.clip(a, _X - 1, _X[0] + 1), _X[::-1]),
+    "vander": (lambda a: np.vander(a, 6), _LINE),
+    "vander increasing": (lambda a: np.vander(a, 5, increasing=True), _LINE),
+    "polyfit": (lambda a: np.polyfit(_TIMES, a, 3), _X[0]),
+    "sum initial": (lambda a: np.sum(a, initial=3.3), _LINE),
+    "sum where": (lambda a: np.sum(a, where=a > 0), _LINE),
+    "sum both": (lambda a: np.sum(a, 1, where=a > 0, initial=0.1), _X.T),
+    "prod where": (lambda a: np.prod(a, 0, where=a > 0, keepdims=True), _X),
+    "max where": (lambda a: np.max(a, 0, where=a < 0, initial=-9.0), _X),
+    "mean where": (lambda a: np.mean(a, where=a > 0), _LINE),
+    "std where": (lambda a: np.std(a, axis=1, where=a > 0), _X),
+    "mean of complex64": (np.mean, (_LINE + 1j * _LINE[::-1]).astype("c8")),
+    "means of complex64": (lambda a: np.mean(a, 0), (_X + 1j * _X.T).astype("c8")),
+    "cube of a matrix": (lambda a: np.linalg.matrix_power(a, 3), _X),
+    "negative power": (lambda a: np.linalg.matrix_power(a, -3), _X),
+    "norm": (np.linalg.norm, _X.T[::2]),
+    "norm of complex": (np.linalg.norm, _X + 1j * _X.T),
+    "norm kept": (lambda a: np.linalg.norm(a, keepdims=True), _X.T),
+    "Frobenius norm": (lambda a: np.linalg.norm(a, "fro"), _X[:, ::3]),
+    "cond": (lambda a: np.linalg.cond(a, "fro"), _X),
+    "cond inf": (lambda a: np.linalg.cond(a, np.inf), _X),
+    "cond 1": (lambda a: np.linalg.cond(a, 1), _X),
+    "add.at": (_added(np.add), _LINE),
+    "subtract.at": (_added(np.subtract), _LINE),
+    "pad": (lambda a: np.pad(a, 3, "linear_ramp", end_values=1.7), _LINE),
+    "pad sides": (lambda a: np.pad(a, 2, "linear_ramp", end_values=(0.1, 0.7)), _X),
+    "quantile": (
+        lambda a: np.quantile(a, 0.3, weights=abs(a), method="inverted_cdf"),
+        _LINE,
+    ),
+}
+_DTYPES = ("f8", "f4", "f2", "c16", "c8", "i8", "i4")
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_bits_are_those_of_numpy(name: str) -> None:
+    program, array = _PROGRAMS[name]
+    assert_same(program, array)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_bits_of_every_dtype_and_layout(name: str) -> None:
+    """What NumPy refuses is refused; what a graph refuses aloud is no wrong bit."""
+    program, array = _PROGRAMS[name]
+    compared = 0
+    for dtype in _DTYPES:
+        for scale in (1.0, 3.7, 41.0):
+            scaled = (array * scale).real if dtype[0] != "c" else array * scale
+            given = scaled.astype(dtype)
+            for laid in (given, given[::-1], np.asfortranarray(given)):
+                compared += _agrees_where_taken(program, laid)
+    assert compared > 10
+
+
+def _agrees_where_taken(program: Callable[[Any], Any], array: np.ndarray) -> bool:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program(array.copy(order="K"))
+        except (TypeError, ValueError):
+            return False
+        assert_same(program, array, compiles=False)
+    return True
+
+
+def assert_same(
+    program: Callable[[Any], Any], array: np.ndarray, compiles: bool = True
+) -> None:
+    """Raise unless graph and compiled function give what NumPy gives."""
+    expected = program(array.copy(order="K"))
+    graph = co.make_fx(program)(array)
+    found = [graph(array)]
+    if compiles:
+        found.append(co.compile(program)(array))
+    for y in found:
+        assert type(y) is type(expected)
+        assert y.dtype == expected.dtype
+        assert y.strides == expected.strides
+        assert y.tobytes() == expected.tobytes()
+
+
+def test_graphs_keep_the_call_and_gradients_see_through_it() -> None:
+    """Slopes against those of the formula, through a graph and without one."""
+
+    def loss(a: Any) -> Any:
+        return np.sum(np.clip(a, 0.0, 1.0) ** 2) + np.sum(a, where=a > 0)
+
+    graph = co.make_fx(loss)(_LINE)
+    names = {node.target.qualname for node in graph.graph.nodes if node.op == "call"}
+    assert {"np::clip", "np::reduce_some"} <= names
+    inside = (_LINE > 0) & (_LINE < 1)
+    expected = 2 * _LINE * inside + (_LINE > 0)
+    np.testing.assert_allclose(co.grad(loss)(_LINE), expected, rtol=1e-14)
+    np.testing.assert_allclose(co.grad(graph)(_LINE), expected, rtol=1e-14)
+    rows = np.stack([_LINE, -_LINE])
+    np.testing.assert_allclose(co.vmap(graph)(rows), [loss(_LINE), loss(-_LINE)])
+
+
+_SLOPES = {
+    "grad": (co.grad, [12.0, 12.0, 0.0]),
+    "jacrev": (co.jacrev, [12.0, 12.0, 0.0]),
+    "jacfwd": (co.jacfwd, [12.0, 12.0, 0.0]),
+    "hessian": (co.hessian, [12.0, 6.0, 0.0, 6.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", _SLOPES)
+def test_derivatives_of_numbers_are_scalars(name: str) -> None:
+    """Those of an argument that is not used are, too."""
+    transform, expected = _SLOPES[name]
+
+    def volume(x: Any, y: Any, z: Any) -> Any:
+        return 3.0 * x * y**2 if name != "hessian" else x**3 * y**2 / 2.0
+
+    given = (1.0, 2.0, 5.0)
+    slope = transform(volume, argnums=(0, 1, 2))
+    for fn in (slope, co.compile(slope), co.make_fx(slope)(*given)):
+        found = optree.tree_leaves(fn(*given))
+        assert {type(v) for v in found} == {np.float64}
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
