@@ -35,26 +35,19 @@ __all__ = ["main"]
 COMMANDS = {
     command.name: command
     for command in (
-        show.COMMAND,
+        show.LIST,
         show.SHOW,
         show.EXPLAIN,
         check.COMMAND,
-        show.COVERAGE_COMMAND,
+        show.COVERAGE,
         bench.COMMAND,
-        show.STUBBING_COMMAND,
+        show.STUBS,
     )
 }
 
 PASSED, MISUSED = 0, 2
 # The statuses that shells report for SIGPIPE and SIGINT.
 _BROKEN_PIPE, _INTERRUPTED = 128 + 13, 128 + signal.SIGINT
-
-
-class _Parser(ArgumentParser):
-    """A parser that raises, so that its errors are printed like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, do=f"see {self.prog} --help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -265,3 +258,10 @@ def _common() -> ArgumentParser:
         "--traceback", action="store_true", help="show the traceback of an error"
     )
     return parser
+
+
+class _Parser(ArgumentParser):
+    """A parser that raises, so that its errors are printed like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, do=f"see {self.prog} --help")

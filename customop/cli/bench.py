@@ -34,14 +34,140 @@ from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap
 
+# ---- the command ----
+
 # How many rows the batch for vmap has.
 _ROWS = 8
 _RUNS = 7
 
-# A function with the arguments to time it with.
-Call = partial[Any]
+
+def _run(options: Namespace, output: Plain) -> int:
+    op = find_operator(options.name)
+    document: list[dict[str, Any]] = []
+    with np.errstate(all="ignore"):
+        samples = _samples(options, op)
+        measures = _measures_of(op, options)
+        total = len(samples) * len(measures)
+        with watched(options, f"bench {op.qualname}", total) as shown:
+            for sample in samples:
+                _try(op, sample)
+                found = _found(op, sample, measures, options.time, shown)
+                document.append(found)
+                with shown.hidden():
+                    _show(found, output, is_first=len(document) == 1)
+    output.document({"operator": op.qualname, "samples": document})
+    tables = [(found, _rows(found)) for found in document]
+    output.page(lambda: command_pages.bench_page(op.qualname, tables))
+    return 0
+
+
+def _found(
+    op: Operator[..., Any],
+    sample: Sample,
+    measures: Sequence[Measure],
+    budget: float,
+    shown: Progress,
+) -> dict[str, Any]:
+    """Return the times of all measures for one input."""
+    call = call_text(op.qualname, sample)
+    times = []
+    for measure in measures:
+        shown.stage(f"{call}: {measure[0]}")
+        times.append(_measured(op, sample, measure, budget))
+        shown.advance()
+    return {"call": call, "note": sample.note, "times": times}
+
+
+def _samples(options: Namespace, op: Operator[..., Any]) -> list[Sample]:
+    if options.args:
+        args, keywords = targets.parse(options.args, targets.ramp)
+        return [Sample(tuple(args), keywords)]
+    return base_samples(op, count=options.samples)
+
+
+def _try(op: Operator[..., Any], sample: Sample) -> None:
+    """Raise if the operator does not run on this sample."""
+    again = fresh(sample)
+    try:
+        op(*again.args, **again.kwargs)
+    except CustomOpError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{call_text(op.qualname, sample)} raises {type(error).__name__}: {error}",
+            do="pass arguments that it takes, or fix it; --traceback shows where",
+        ) from error
+
+
+def _show(found: dict[str, Any], output: Plain, *, is_first: bool) -> None:
+    if not is_first:
+        output.line()
+    note = f"  # {found['note']}" if found["note"] else ""
+    output.heading(f"{found['call']}{note}")
+    output.table(BENCH_COLUMNS, _rows(found))
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    times = {m["what"]: m["seconds"] for m in found["times"]}
+    return [_row(measure, times["kernel"]) for measure in found["times"]]
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    targets.add_call(parser)
+    parser.add_argument(
+        "--samples",
+        type=_at_least_one,
+        default=3,
+        metavar="N",
+        help="use at most N inputs (3)",
+    )
+    parser.add_argument(
+        "--time",
+        type=_positive,
+        default=0.2,
+        metavar="SECONDS",
+        help="how long to measure each call (0.2)",
+    )
+
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="time the operator and its gradient under customop.compile, too, by each back"
+        " end that is installed",
+    )
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise ArgumentTypeError(f"{text} is not above zero")
+    return value
+
+
+def _at_least_one(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ArgumentTypeError(f"{text} is less than one")
+    return value
+
+
+COMMAND = Command(
+    "bench",
+    "times of an operator, next to its plain kernel",
+    "Time an operator next to its plain kernel: the call, the fake call, and the transforms\n"
+    "for which it has rules. Without ARG, inputs are the registered samples, or are\n"
+    f"searched. Each time is the median of {_RUNS} runs of many calls.",
+    '{"operator": str, "samples": [{"call": str, "note": str, "times": [{"what": str,\n'
+    '  "seconds": float | null, "reason": str | null}]}]}',
+    _add_arguments,
+    _run,
+)
+
 
 # ---- the calls ----
+
+# A function with the arguments to time it with.
+Call = partial[Any]
 
 
 def _kernel(op: Operator[..., Any], sample: Sample) -> Call:
@@ -224,129 +350,3 @@ def _row(measure: dict[str, Any], kernel: float | None) -> list[str]:
 
 def _time(seconds: float) -> str:
     return show_time(1e9 * seconds)
-
-
-# ---- the command ----
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise ArgumentTypeError(f"{text} is not above zero")
-    return value
-
-
-def _at_least_one(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ArgumentTypeError(f"{text} is less than one")
-    return value
-
-
-def _add_arguments(parser: ArgumentParser) -> None:
-    targets.add_call(parser)
-    parser.add_argument(
-        "--samples",
-        type=_at_least_one,
-        default=3,
-        metavar="N",
-        help="use at most N inputs (3)",
-    )
-    parser.add_argument(
-        "--time",
-        type=_positive,
-        default=0.2,
-        metavar="SECONDS",
-        help="how long to measure each call (0.2)",
-    )
-
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="time the operator and its gradient under customop.compile, too, by each back"
-        " end that is installed",
-    )
-
-
-def _samples(options: Namespace, op: Operator[..., Any]) -> list[Sample]:
-    if options.args:
-        args, keywords = targets.parse(options.args, targets.ramp)
-        return [Sample(tuple(args), keywords)]
-    return base_samples(op, count=options.samples)
-
-
-def _try(op: Operator[..., Any], sample: Sample) -> None:
-    """Raise if the operator does not run on this sample."""
-    again = fresh(sample)
-    try:
-        op(*again.args, **again.kwargs)
-    except CustomOpError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"{call_text(op.qualname, sample)} raises {type(error).__name__}: {error}",
-            do="pass arguments that it takes, or fix it; --traceback shows where",
-        ) from error
-
-
-def _run(options: Namespace, output: Plain) -> int:
-    op = find_operator(options.name)
-    document: list[dict[str, Any]] = []
-    with np.errstate(all="ignore"):
-        samples = _samples(options, op)
-        measures = _measures_of(op, options)
-        total = len(samples) * len(measures)
-        with watched(options, f"bench {op.qualname}", total) as shown:
-            for sample in samples:
-                _try(op, sample)
-                found = _found(op, sample, measures, options.time, shown)
-                document.append(found)
-                with shown.hidden():
-                    _show(found, output, is_first=len(document) == 1)
-    output.document({"operator": op.qualname, "samples": document})
-    tables = [(found, _rows(found)) for found in document]
-    output.page(lambda: command_pages.bench_page(op.qualname, tables))
-    return 0
-
-
-def _found(
-    op: Operator[..., Any],
-    sample: Sample,
-    measures: Sequence[Measure],
-    budget: float,
-    shown: Progress,
-) -> dict[str, Any]:
-    """Return the times of all measures for one input."""
-    call = call_text(op.qualname, sample)
-    times = []
-    for measure in measures:
-        shown.stage(f"{call}: {measure[0]}")
-        times.append(_measured(op, sample, measure, budget))
-        shown.advance()
-    return {"call": call, "note": sample.note, "times": times}
-
-
-def _show(found: dict[str, Any], output: Plain, *, is_first: bool) -> None:
-    if not is_first:
-        output.line()
-    note = f"  # {found['note']}" if found["note"] else ""
-    output.heading(f"{found['call']}{note}")
-    output.table(BENCH_COLUMNS, _rows(found))
-
-
-def _rows(found: dict[str, Any]) -> list[list[str]]:
-    times = {m["what"]: m["seconds"] for m in found["times"]}
-    return [_row(measure, times["kernel"]) for measure in found["times"]]
-
-
-COMMAND = Command(
-    "bench",
-    "times of an operator, next to its plain kernel",
-    "Time an operator next to its plain kernel: the call, the fake call, and the transforms\n"
-    "for which it has rules. Without ARG, inputs are the registered samples, or are\n"
-    f"searched. Each time is the median of {_RUNS} runs of many calls.",
-    '{"operator": str, "samples": [{"call": str, "note": str, "times": [{"what": str,\n'
-    '  "seconds": float | null, "reason": str | null}]}]}',
-    _add_arguments,
-    _run,
-)

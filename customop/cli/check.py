@@ -39,58 +39,78 @@ from customop.testing.checks.child_reuse import undisturbed
 from customop.testing.close import check_bounds
 from customop.testing.opcheck import OpCheckResult, checks_in, status_of
 
-# ---- results of checks as JUnit XML, for continuous integration ----
+# ---- the command ----
 
 
-# Characters that XML does not allow. Source: XML 1.0, section 2.2.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+def _run(options: Namespace, output: Plain) -> int:
+    if options.junit is not None:
+        check_path("--junit", options.junit)
+    chosen = _chosen(options.targets)
+    if chosen.wrong and not (chosen.operators or chosen.broken):
+        raise chosen.wrong[0]
+    reports = []
+    count = len(chosen.operators)
+    with watched(options, "customop check", count, is_quiet=options.quiet) as shown:
+        for report in _reports(chosen, options):
+            reports.append(report)
+            with shown.hidden():
+                _show(report, output, quiet=options.quiet)
+    if options.junit is not None:
+        write(options.junit, reports)
+    _summarize(reports, output)
+    output.document(_document(reports))
+    output.page(lambda: command_pages.check_page(reports))
+    # Raise for wrong targets now that the others are checked.
+    for error in chosen.wrong:
+        raise error
+    return int(any(report.has_failed for report in reports))
 
 
-def write(path: str, reports: Sequence[Report]) -> None:
-    """Write a test suite for each operator, with a test case for each check."""
-    root = ET.Element("testsuites", {"name": "customop", **_counts(reports)})
-    for report in reports:
-        name = {"name": report.qualname}
-        suite = ET.SubElement(root, "testsuite", {**name, **_counts([report])})
-        for outcome in report.outcomes:
-            _add_case(suite, report, outcome)
-    ET.indent(root)
-    ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
-
-
-def _counts(reports: Sequence[Report]) -> dict[str, str]:
-    counts = total(reports)
-    return {
-        "tests": str(sum(counts.values())),
-        "failures": str(counts["failed"]),
-        "errors": str(counts["error"]),
-        "skipped": str(counts["skipped"] + counts["waived"]),
-        "time": _seconds(sum(report.seconds for report in reports)),
-    }
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.6f}"
-
-
-def _add_case(suite: ET.Element, report: Report, outcome: CheckOutcome) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        # Viewers split the name at dots.
-        classname=report.qualname.replace("::", "."),
-        name=outcome.check,
-        time=_seconds(outcome.seconds),
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "targets",
+        nargs="+",
+        metavar="MODULE[:NAME]",
+        help="a module, package or file.py: all its operators, or those that match a name"
+        " or glob; or namespace::name",
     )
-    text = _FORBIDDEN.sub(lambda found: repr(found[0])[1:-1], outcome.text)
-    if outcome.status == "skipped":
-        ET.SubElement(case, "skipped", message=text)
-    elif outcome.status == "waived":
-        ET.SubElement(case, "skipped", message=f"waived: {text}")
-    elif outcome.status in ("failed", "error"):
-        name = "failure" if outcome.status == "failed" else "error"
-        first = text.partition("\n")[0]
-        ET.SubElement(case, name, message=first, type=outcome.type).text = text
+    parser.add_argument(
+        "--test-utils",
+        default="ALL",
+        metavar="NAMES",
+        help="checks to run, with commas between them (ALL)",
+    )
+    parser.add_argument("--rtol", type=float, help="relative tolerance; needs --atol")
+    parser.add_argument("--atol", type=float, help="absolute tolerance; needs --rtol")
+    parser.add_argument("--junit", metavar="FILE", help="also write JUnit XML to FILE")
+    parser.add_argument(
+        "-x",
+        "--exitfirst",
+        action="store_true",
+        help="stop after the first operator that fails",
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="one line for each operator"
+    )
+
+
+COMMAND = Command(
+    "check",
+    "opcheck on all operators of a module, with an exit status for CI",
+    "Import modules and packages, and run customop.testing.opcheck on the operators that\n"
+    "they and their submodules define. Inputs are the registered samples, or are\n"
+    "searched. A submodule that cannot be imported is an error in the report.\n\n"
+    "The exit status is 0 if all checks pass, 1 if one fails or cannot run, and 2 for\n"
+    "wrong input, such as a module that is named and cannot be imported; what else is\n"
+    "named is checked before.",
+    '{"operators": [{"name": str, "status": STATUS, "seconds": float,\n'
+    '  "checks": [{"check": str, "status": STATUS, "text": str, "type": str,\n'
+    '  "seconds": float}]}], "summary": {"operators": int, "passed": int, "failed": int,\n'
+    '  "error": int, "skipped": int, "waived": int, "seconds": float}}\n'
+    'STATUS is "passed", "failed", "error", "skipped" or "waived".',
+    _add_arguments,
+    _run,
+)
 
 
 # ---- running ----
@@ -267,75 +287,54 @@ def _document(reports: Sequence[Report]) -> dict[str, Any]:
     }
 
 
-# ---- the command ----
+# ---- results of checks as JUnit XML, for continuous integration ----
+
+# Characters that XML does not allow. Source: XML 1.0, section 2.2.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "targets",
-        nargs="+",
-        metavar="MODULE[:NAME]",
-        help="a module, package or file.py: all its operators, or those that match a name"
-        " or glob; or namespace::name",
+def write(path: str, reports: Sequence[Report]) -> None:
+    """Write a test suite for each operator, with a test case for each check."""
+    root = ET.Element("testsuites", {"name": "customop", **_counts(reports)})
+    for report in reports:
+        name = {"name": report.qualname}
+        suite = ET.SubElement(root, "testsuite", {**name, **_counts([report])})
+        for outcome in report.outcomes:
+            _add_case(suite, report, outcome)
+    ET.indent(root)
+    ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _counts(reports: Sequence[Report]) -> dict[str, str]:
+    counts = total(reports)
+    return {
+        "tests": str(sum(counts.values())),
+        "failures": str(counts["failed"]),
+        "errors": str(counts["error"]),
+        "skipped": str(counts["skipped"] + counts["waived"]),
+        "time": _seconds(sum(report.seconds for report in reports)),
+    }
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.6f}"
+
+
+def _add_case(suite: ET.Element, report: Report, outcome: CheckOutcome) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        # Viewers split the name at dots.
+        classname=report.qualname.replace("::", "."),
+        name=outcome.check,
+        time=_seconds(outcome.seconds),
     )
-    parser.add_argument(
-        "--test-utils",
-        default="ALL",
-        metavar="NAMES",
-        help="checks to run, with commas between them (ALL)",
-    )
-    parser.add_argument("--rtol", type=float, help="relative tolerance; needs --atol")
-    parser.add_argument("--atol", type=float, help="absolute tolerance; needs --rtol")
-    parser.add_argument("--junit", metavar="FILE", help="also write JUnit XML to FILE")
-    parser.add_argument(
-        "-x",
-        "--exitfirst",
-        action="store_true",
-        help="stop after the first operator that fails",
-    )
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="one line for each operator"
-    )
-
-
-def _run(options: Namespace, output: Plain) -> int:
-    if options.junit is not None:
-        check_path("--junit", options.junit)
-    chosen = _chosen(options.targets)
-    if chosen.wrong and not (chosen.operators or chosen.broken):
-        raise chosen.wrong[0]
-    reports = []
-    count = len(chosen.operators)
-    with watched(options, "customop check", count, is_quiet=options.quiet) as shown:
-        for report in _reports(chosen, options):
-            reports.append(report)
-            with shown.hidden():
-                _show(report, output, quiet=options.quiet)
-    if options.junit is not None:
-        write(options.junit, reports)
-    _summarize(reports, output)
-    output.document(_document(reports))
-    output.page(lambda: command_pages.check_page(reports))
-    # Raise for wrong targets now that the others are checked.
-    for error in chosen.wrong:
-        raise error
-    return int(any(report.has_failed for report in reports))
-
-
-COMMAND = Command(
-    "check",
-    "opcheck on all operators of a module, with an exit status for CI",
-    "Import modules and packages, and run customop.testing.opcheck on the operators that\n"
-    "they and their submodules define. Inputs are the registered samples, or are\n"
-    "searched. A submodule that cannot be imported is an error in the report.\n\n"
-    "The exit status is 0 if all checks pass, 1 if one fails or cannot run, and 2 for\n"
-    "wrong input, such as a module that is named and cannot be imported; what else is\n"
-    "named is checked before.",
-    '{"operators": [{"name": str, "status": STATUS, "seconds": float,\n'
-    '  "checks": [{"check": str, "status": STATUS, "text": str, "type": str,\n'
-    '  "seconds": float}]}], "summary": {"operators": int, "passed": int, "failed": int,\n'
-    '  "error": int, "skipped": int, "waived": int, "seconds": float}}\n'
-    'STATUS is "passed", "failed", "error", "skipped" or "waived".',
-    _add_arguments,
-    _run,
-)
+    text = _FORBIDDEN.sub(lambda found: repr(found[0])[1:-1], outcome.text)
+    if outcome.status == "skipped":
+        ET.SubElement(case, "skipped", message=text)
+    elif outcome.status == "waived":
+        ET.SubElement(case, "skipped", message=f"waived: {text}")
+    elif outcome.status in ("failed", "error"):
+        name = "failure" if outcome.status == "failed" else "error"
+        first = text.partition("\n")[0]
+        ET.SubElement(case, name, message=first, type=outcome.type).text = text

@@ -40,12 +40,36 @@ from customop.stubgen.stubs import check_stubs, write_stubs
 # Lists the operators of each namespace with their rules, and plug-ins.
 
 
+def _list(options: Namespace, output: Plain) -> int:
+    if options.plugins:
+        return _list_plugins(options, output)
+    found = [(op, rules_of(op)) for op in matching(options.patterns)]
+    for index, (namespace, group) in enumerate(
+        groupby(found, key=lambda pair: pair[0].namespace)
+    ):
+        members = list(group)
+        if index:
+            output.line()
+        output.heading(f"{namespace}: {counted(len(members), 'operator')}")
+        rows = [[*_cells(op, rules), str(op.schema)] for op, rules in members]
+        output.table([*_LIST_COLUMNS, "schema"], rows)
+    output.document(
+        {"operators": [_operator_as_json(op, rules) for op, rules in found]}
+    )
+    output.page(
+        lambda: command_pages.list_page(
+            [(op, _cells(op, rules)) for op, rules in found]
+        )
+    )
+    return 0
+
+
 # The kinds that have a column. Kernels come before them, other kinds after them.
-_COLUMNS = ("fake", "autograd", "jvp", "vmap")
-COLUMNS = ("operator", "kernels", *_COLUMNS, "others")
+_LISTED_KINDS = ("fake", "autograd", "jvp", "vmap")
+_LIST_COLUMNS = ("operator", "kernels", *_LISTED_KINDS, "others")
 
 
-def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
+def _operator_as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
     """Return the fields of an operator for JSON."""
     return {
         "name": op.qualname,
@@ -57,15 +81,15 @@ def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
     }
 
 
-def cells(op: Operator[..., Any], rules: Sequence[Rule]) -> list[str]:
-    """Return the cells of an operator's row; '-' if it has no such rule."""
+def _cells(op: Operator[..., Any], rules: Sequence[Rule]) -> list[str]:
+    """Return the _cells of an operator's row; '-' if it has no such rule."""
     kernels = [_marked(r) for r in rules if r.name == "kernel"]
     by_name = {r.name: r.origin for r in rules}
-    rest = [_titled(r) for r in rules if r.name not in (*_COLUMNS, "kernel")]
+    rest = [_titled(r) for r in rules if r.name not in (*_LISTED_KINDS, "kernel")]
     return [
         op.qualname,
         ",".join(kernels) or "-",
-        *[by_name.get(name, "-") for name in _COLUMNS],
+        *[by_name.get(name, "-") for name in _LISTED_KINDS],
         ", ".join(rest) or "-",
     ]
 
@@ -79,7 +103,7 @@ def _titled(rule: Rule) -> str:
     return name if rule.origin == "own" else f"{name}({rule.origin})"
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
+def _add_list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "patterns",
         nargs="*",
@@ -93,32 +117,30 @@ def _add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def _run(options: Namespace, output: Plain) -> int:
-    if options.plugins:
-        return _run_plugins(options, output)
-    found = [(op, rules_of(op)) for op in matching(options.patterns)]
-    for index, (namespace, group) in enumerate(
-        groupby(found, key=lambda pair: pair[0].namespace)
-    ):
-        members = list(group)
-        if index:
-            output.line()
-        output.heading(f"{namespace}: {counted(len(members), 'operator')}")
-        rows = [[*cells(op, rules), str(op.schema)] for op, rules in members]
-        output.table([*COLUMNS, "schema"], rows)
-    output.document({"operators": [as_json(op, rules) for op, rules in found]})
-    output.page(
-        lambda: command_pages.list_page([(op, cells(op, rules)) for op, rules in found])
-    )
-    return 0
+_ORIGINS = "\n".join(f"  {word:<9} {text}" for word, text in ORIGINS.items())
+
+LIST = Command(
+    "list",
+    "operators by namespace, with their rules; plug-ins",
+    "List operators by namespace, with their kernels, rules and schemas. Without a"
+    f" pattern,\nlist all operators.\n\nwords in the columns:\n{_ORIGINS}\n"
+    "  -         missing",
+    '{"operators": [{"name": str, "schema": str, "tags": [str], "module": str,\n'
+    '  "place": "FILE:LINE", "rules": [{"name": "kernel" | "fake" | "autograd" | "jvp" |\n'
+    '  "vmap" | "composite" | "autocast" | "array_class" | your own kind,\n'
+    '  "target": str, "origin": a word from above, "places": ["FILE:LINE"]}]}]}\n'
+    'with --plugins: {"plugins": [{"group": "customop.kinds" | "customop.operators",\n'
+    '  "name": str, "package": str, "version": str, "module": str, "operators": [str],\n'
+    '  "is_loaded": bool, "state": str}]}',
+    _add_list_arguments,
+    _list,
+)
 
 
-# ---- plug-ins ----
-
-_PLUGIN_COLUMNS = ("gives", "package", "version", "module", "loaded")
+# ---- `customop list --plugins` ----
 
 
-def _run_plugins(options: Namespace, output: Plain) -> int:
+def _list_plugins(options: Namespace, output: Plain) -> int:
     if options.patterns:
         raise UsageError(
             "--plugins lists all plug-ins, and takes no pattern",
@@ -134,6 +156,9 @@ def _run_plugins(options: Namespace, output: Plain) -> int:
     output.document({"plugins": [_plugin_as_json(plugin) for plugin in plugins]})
     output.page(lambda: command_pages.table_page("plug-ins", _PLUGIN_COLUMNS, rows))
     return 0
+
+
+_PLUGIN_COLUMNS = ("gives", "package", "version", "module", "loaded")
 
 
 def _loaded(group: str, name: str) -> list[InstalledPlugin]:
@@ -172,27 +197,36 @@ def _plugin_as_json(plugin: InstalledPlugin) -> dict[str, Any]:
     }
 
 
-_ORIGINS = "\n".join(f"  {word:<9} {text}" for word, text in ORIGINS.items())
-
-COMMAND = Command(
-    "list",
-    "operators by namespace, with their rules; plug-ins",
-    "List operators by namespace, with their kernels, rules and schemas. Without a"
-    f" pattern,\nlist all operators.\n\nwords in the columns:\n{_ORIGINS}\n"
-    "  -         missing",
-    '{"operators": [{"name": str, "schema": str, "tags": [str], "module": str,\n'
-    '  "place": "FILE:LINE", "rules": [{"name": "kernel" | "fake" | "autograd" | "jvp" |\n'
-    '  "vmap" | "composite" | "autocast" | "array_class" | your own kind,\n'
-    '  "target": str, "origin": a word from above, "places": ["FILE:LINE"]}]}]}\n'
-    'with --plugins: {"plugins": [{"group": "customop.kinds" | "customop.operators",\n'
-    '  "name": str, "package": str, "version": str, "module": str, "operators": [str],\n'
-    '  "is_loaded": bool, "state": str}]}',
-    _add_arguments,
-    _run,
-)
+# ---- `customop show` ----
 
 
-# ---- show ----
+def _show(options: Namespace, output: Plain) -> int:
+    op = find_operator(options.name)
+    rules = rules_of(op)
+    found = _document(op, rules)
+    output.heading(op.qualname)
+    if found["summary"]:
+        output.line(found["summary"])
+    output.line()
+    output.table(["", ""], [[k, v or "-"] for k, v in _facts(op, found).items()])
+    output.line()
+    output.heading("rules")
+    rows = [_rule_row(rule) for rule in (*rules, *hidden_rules(op))]
+    output.table(["rule", "origin", "from"], rows)
+    if op.waivers:
+        output.line()
+        output.heading("waived checks")
+        output.table(["", ""], [[check, why] for check, why in op.waivers.items()])
+    if found["samples"]:
+        output.line()
+        output.heading("sample inputs")
+        output.table(["", ""], [[s["call"], s["note"]] for s in found["samples"]])
+    output.line()
+    output.heading("generated call")
+    output.source(op.source)
+    output.document({"operator": found})
+    output.page(lambda: page(op.qualname, operator_card(op, with_samples=True)))
+    return 0
 
 
 def _document(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
@@ -200,7 +234,7 @@ def _document(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
     packet = find_packet(f"{op.namespace}::{op.name}")
     samples = op.sample_inputs()
     return {
-        **as_json(op, rules),
+        **_operator_as_json(op, rules),
         "summary": lines[0] if lines else "",
         "overloads": [getattr(packet, o).qualname for o in packet.overloads()],
         "parameters": [_parameter(p) for p in op.schema.parameters],
@@ -265,35 +299,6 @@ def _rule_row(rule: Rule) -> list[str]:
     return [name, rule.origin, ", ".join(rule.places) or ORIGINS[rule.origin]]
 
 
-def _show(options: Namespace, output: Plain) -> int:
-    op = find_operator(options.name)
-    rules = rules_of(op)
-    found = _document(op, rules)
-    output.heading(op.qualname)
-    if found["summary"]:
-        output.line(found["summary"])
-    output.line()
-    output.table(["", ""], [[k, v or "-"] for k, v in _facts(op, found).items()])
-    output.line()
-    output.heading("rules")
-    rows = [_rule_row(rule) for rule in (*rules, *hidden_rules(op))]
-    output.table(["rule", "origin", "from"], rows)
-    if op.waivers:
-        output.line()
-        output.heading("waived checks")
-        output.table(["", ""], [[check, why] for check, why in op.waivers.items()])
-    if found["samples"]:
-        output.line()
-        output.heading("sample inputs")
-        output.table(["", ""], [[s["call"], s["note"]] for s in found["samples"]])
-    output.line()
-    output.heading("generated call")
-    output.source(op.source)
-    output.document({"operator": found})
-    output.page(lambda: page(op.qualname, operator_card(op, with_samples=True)))
-    return 0
-
-
 SHOW = Command(
     "show",
     "one operator: schema, tags, rules with file and line, generated call",
@@ -309,7 +314,8 @@ SHOW = Command(
     _show,
 )
 
-# ---- explain ----
+
+# ---- `customop explain` ----
 
 
 def _explain(options: Namespace, output: Plain) -> int:
@@ -367,15 +373,108 @@ EXPLAIN = Command(
 # Shows which NumPy functions have an operator, and with which rules.
 
 
-# numpy.char has the functions of numpy.strings under older names; numpy.random and
-# numpy.ma do not call the array protocols (NumPy 2.4).
-_MODULES = {
-    "numpy": np,
-    "numpy.linalg": np.linalg,
-    "numpy.fft": np.fft,
-    "numpy.strings": np.strings,
-    "numpy.emath": np.emath,
-}
+def _coverage(options: Namespace, output: Plain) -> int:
+    found = [(op, rules_of(op)) for op in matching(["np"])]
+    modules = _modules([op.qualname for op, _ in found])
+    counts = [_rule_count(found, name) for name in _COUNTED]
+    output.heading(f"operators of the namespace np: {len(found)}")
+    output.table(_LIST_COLUMNS, [_cells(op, rules) for op, rules in found])
+    output.line()
+    output.heading("their rules")
+    output.table(
+        ["rule", "own", "derived", "none", "share"],
+        [_rule_counts_row(count, len(found)) for count in counts],
+    )
+    output.line()
+    output.heading(f"functions of NumPy {np.__version__} that call its protocols")
+    output.table(["function", "runs as"], _function_rows(modules))
+    output.line()
+    output.table([*_COVERAGE_COLUMNS, "share"], _module_rows(modules))
+    if options.missing:
+        _show_missing(counts, modules, output)
+    output.page(lambda: command_pages.coverage_page(found, counts, modules))
+    output.document(
+        {
+            "numpy": np.__version__,
+            "operators": [_operator_as_json(op, rules) for op, rules in found],
+            "rules": counts,
+            "modules": modules,
+        }
+    )
+    return 0
+
+
+def _module_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
+    rows = [
+        [m["functions"], *[len(m[key]) for key in _COVERAGE_COLUMNS[2:]]]
+        for m in modules
+    ]
+    sums = [sum(column) for column in zip(*rows, strict=True)]
+    names = [*[m["module"] for m in modules], "all"]
+    return [
+        [name, *map(str, row), _share(row[1] + row[2], row[0])]
+        for name, row in zip(names, [*rows, sums], strict=True)
+    ]
+
+
+def _function_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return a row for each function: how it runs, or why it does not."""
+    rows = []
+    for m in modules:
+        rows += [[m["module"], name, f"np::{name}"] for name in m["operators"]]
+        rows += [[m["module"], name, "by operators"] for name in m["composed"]]
+        rows += [[m["module"], r["name"], f"no: {r['reason']}"] for r in m["refused"]]
+        rows += [[m["module"], name, "no"] for name in m["missing"]]
+    return [[f"{module}.{name}", how] for module, name, how in sorted(rows)]
+
+
+def _rule_counts_row(count: dict[str, Any], total: int) -> list[str]:
+    own, derived, missing = count["own"], count["derived"], len(count["missing"])
+    share = _share(total - missing, total)
+    return [count["rule"], str(own), str(derived), str(missing), share]
+
+
+def _share(part: int, total: int) -> str:
+    return f"{100 * part / total:.0f} %" if total else "-"
+
+
+_COVERAGE_COLUMNS = (
+    "module",
+    "functions",
+    "operators",
+    "composed",
+    "refused",
+    "missing",
+)
+
+
+def _show_missing(
+    counts: Sequence[dict[str, Any]], modules: Sequence[dict[str, Any]], output: Plain
+) -> None:
+    rows = [[f"no {c['rule']} rule", name] for c in counts for name in c["missing"]]
+    for m in modules:
+        module = m["module"]
+        rows += [
+            ["no operator", f"{module}.{r['name']}: {r['reason']}"]
+            for r in m["refused"]
+        ]
+        rows += [["no operator", f"{module}.{name}"] for name in m["missing"]]
+    output.line()
+    output.heading("missing")
+    output.table(["", ""], rows)
+
+
+def _rule_count(found: Sequence[Found], name: str) -> dict[str, Any]:
+    origins = {
+        op.qualname: next((r.origin for r in rules if r.name == name), "loop")
+        for op, rules in found
+    }
+    own = sum(origin == "own" for origin in origins.values())
+    missing = [qualname for qualname, origin in origins.items() if origin == "loop"]
+    derived = len(origins) - own - len(missing)
+    return {"rule": name, "own": own, "derived": derived, "missing": missing}
+
+
 _COUNTED = ("fake", "autograd", "jvp", "vmap")
 
 Found = tuple[Operator[..., Any], list[Rule]]
@@ -397,6 +496,17 @@ def _modules(operators: Sequence[str]) -> list[dict[str, Any]]:
         own = operators if module is not np.emath else ()
         modules.append({"module": module_name, **_sorted_out(found, own)})
     return modules
+
+
+# numpy.char has the functions of numpy.strings under older names; numpy.random and
+# numpy.ma do not call the array protocols (NumPy 2.4).
+_MODULES = {
+    "numpy": np,
+    "numpy.linalg": np.linalg,
+    "numpy.fft": np.fft,
+    "numpy.strings": np.strings,
+    "numpy.emath": np.emath,
+}
 
 
 def _sorted_out(functions: dict[str, Any], operators: Sequence[str]) -> dict[str, Any]:
@@ -435,68 +545,7 @@ def _is_known(value: Any) -> bool:
     return value in FUNCTIONS
 
 
-# ---- rules ----
-
-
-def _rule_count(found: Sequence[Found], name: str) -> dict[str, Any]:
-    origins = {
-        op.qualname: next((r.origin for r in rules if r.name == name), "loop")
-        for op, rules in found
-    }
-    own = sum(origin == "own" for origin in origins.values())
-    missing = [qualname for qualname, origin in origins.items() if origin == "loop"]
-    derived = len(origins) - own - len(missing)
-    return {"rule": name, "own": own, "derived": derived, "missing": missing}
-
-
-# ---- the command ----
-
-
-def _share(part: int, total: int) -> str:
-    return f"{100 * part / total:.0f} %" if total else "-"
-
-
-_COVERAGE_COLUMNS = (
-    "module",
-    "functions",
-    "operators",
-    "composed",
-    "refused",
-    "missing",
-)
-
-
-def _module_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
-    rows = [
-        [m["functions"], *[len(m[key]) for key in _COVERAGE_COLUMNS[2:]]]
-        for m in modules
-    ]
-    sums = [sum(column) for column in zip(*rows, strict=True)]
-    names = [*[m["module"] for m in modules], "all"]
-    return [
-        [name, *map(str, row), _share(row[1] + row[2], row[0])]
-        for name, row in zip(names, [*rows, sums], strict=True)
-    ]
-
-
-def _function_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Return a row for each function: how it runs, or why it does not."""
-    rows = []
-    for m in modules:
-        rows += [[m["module"], name, f"np::{name}"] for name in m["operators"]]
-        rows += [[m["module"], name, "by operators"] for name in m["composed"]]
-        rows += [[m["module"], r["name"], f"no: {r['reason']}"] for r in m["refused"]]
-        rows += [[m["module"], name, "no"] for name in m["missing"]]
-    return [[f"{module}.{name}", how] for module, name, how in sorted(rows)]
-
-
-def _rule_row_coverage(count: dict[str, Any], total: int) -> list[str]:
-    own, derived, missing = count["own"], count["derived"], len(count["missing"])
-    share = _share(total - missing, total)
-    return [count["rule"], str(own), str(derived), str(missing), share]
-
-
-def _add_arguments_coverage(parser: ArgumentParser) -> None:
+def _add_coverage_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         action="store_true",
@@ -504,54 +553,7 @@ def _add_arguments_coverage(parser: ArgumentParser) -> None:
     )
 
 
-def _run_coverage(options: Namespace, output: Plain) -> int:
-    found = [(op, rules_of(op)) for op in matching(["np"])]
-    modules = _modules([op.qualname for op, _ in found])
-    counts = [_rule_count(found, name) for name in _COUNTED]
-    output.heading(f"operators of the namespace np: {len(found)}")
-    output.table(COLUMNS, [cells(op, rules) for op, rules in found])
-    output.line()
-    output.heading("their rules")
-    output.table(
-        ["rule", "own", "derived", "none", "share"],
-        [_rule_row_coverage(count, len(found)) for count in counts],
-    )
-    output.line()
-    output.heading(f"functions of NumPy {np.__version__} that call its protocols")
-    output.table(["function", "runs as"], _function_rows(modules))
-    output.line()
-    output.table([*_COVERAGE_COLUMNS, "share"], _module_rows(modules))
-    if options.missing:
-        _show_missing(counts, modules, output)
-    output.page(lambda: command_pages.coverage_page(found, counts, modules))
-    output.document(
-        {
-            "numpy": np.__version__,
-            "operators": [as_json(op, rules) for op, rules in found],
-            "rules": counts,
-            "modules": modules,
-        }
-    )
-    return 0
-
-
-def _show_missing(
-    counts: Sequence[dict[str, Any]], modules: Sequence[dict[str, Any]], output: Plain
-) -> None:
-    rows = [[f"no {c['rule']} rule", name] for c in counts for name in c["missing"]]
-    for m in modules:
-        module = m["module"]
-        rows += [
-            ["no operator", f"{module}.{r['name']}: {r['reason']}"]
-            for r in m["refused"]
-        ]
-        rows += [["no operator", f"{module}.{name}"] for name in m["missing"]]
-    output.line()
-    output.heading("missing")
-    output.table(["", ""], rows)
-
-
-COVERAGE_COMMAND = Command(
+COVERAGE = Command(
     "coverage",
     "which NumPy functions have an operator, with which rules",
     "Show the operators of the namespace np with their rules, and how many functions of\n"
@@ -564,35 +566,15 @@ COVERAGE_COMMAND = Command(
     '  "functions": int, "covered": int, "operators": [str], "composed": [str],\n'
     '  "refused": [{"name": str, "reason": str}],\n'
     '  "missing": [str]}]}',
-    _add_arguments_coverage,
-    _run_coverage,
+    _add_coverage_arguments,
+    _coverage,
 )
 
 
 # ---- `customop stubs`: stubs of operators for type checkers without a plugin ----
 
 
-def _add_arguments_stubbing(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "modules",
-        nargs="+",
-        metavar="MODULE",
-        help="a module, a package or a file.py that defines operators",
-    )
-    parser.add_argument(
-        "--out",
-        default="typings",
-        metavar="DIR",
-        help="the folder of stubs (typings, where pyright looks)",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="print how the stubs differ and write nothing; status 1 if they differ",
-    )
-
-
-def _run_stubbing(options: Namespace, output: Plain) -> int:
+def _stubs(options: Namespace, output: Plain) -> int:
     modules = [import_target(target).__name__ for target in options.modules]
     if options.check:
         return _compare(options, output, modules)
@@ -615,14 +597,34 @@ def _compare(options: Namespace, output: Plain, modules: list[str]) -> int:
     return int(bool(differences))
 
 
-STUBBING_COMMAND = Command(
+def _add_stubs_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "modules",
+        nargs="+",
+        metavar="MODULE",
+        help="a module, a package or a file.py that defines operators",
+    )
+    parser.add_argument(
+        "--out",
+        default="typings",
+        metavar="DIR",
+        help="the folder of stubs (typings, where pyright looks)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="print how the stubs differ and write nothing; status 1 if they differ",
+    )
+
+
+STUBS = Command(
     "stubs",
     "write stubs of operators for type checkers",
     "Write stubs for the operators that modules define. pyright, and mypy without the\n"
     "plugin, then know `customop.ops` with its names, types and overloads. pyright looks\n"
     "in `typings`; mypy needs `mypy_path = typings`.",
     '{"written": [str], "differences": a unified diff as str}',
-    _add_arguments_stubbing,
-    _run_stubbing,
+    _add_stubs_arguments,
+    _stubs,
     has_page=False,
 )

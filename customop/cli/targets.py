@@ -32,29 +32,9 @@ from customop.errors import did_you_mean, is_ours, quoted
 from customop.library.ops import OperatorPacket, ops
 from customop.testing import as_kind
 
-# ---- find the modules, files and operators that the command line names ----
-
-
-_TARGET = re.compile(r"(?P<module>.+?\.py|[^:]+)(?::(?P<name>.+))?")
-
 # ---- modules ----
 
-
-def is_operator_name(text: str) -> bool:
-    """Return whether a target has the form ``namespace::name``, not ``MODULE:NAME``."""
-    namespace, colons, _ = text.partition("::")
-    return bool(colons) and ":" not in namespace
-
-
-def split_target(text: str) -> tuple[str, str]:
-    """Split ``MODULE:NAME``; the module may be a file, the name may contain colons."""
-    found = _TARGET.fullmatch(text)
-    if found is None:
-        raise UsageError(
-            f"{text!r} does not name a module",
-            do="write MODULE, MODULE:NAME or FILE.py:NAME",
-        )
-    return found["module"], found["name"] or ""
+_TARGET = re.compile(r"(?P<module>.+?\.py|[^:]+)(?::(?P<name>.+))?")
 
 
 def import_target(text: str) -> ModuleType:
@@ -81,6 +61,23 @@ def import_target(text: str) -> ModuleType:
     # Importing a script without a __main__ guard may call sys.exit.
     except (Exception, SystemExit) as error:
         raise _broken(text, error) from error
+
+
+def split_target(text: str) -> tuple[str, str]:
+    """Split ``MODULE:NAME``; the module may be a file, the name may contain colons."""
+    found = _TARGET.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} does not name a module",
+            do="write MODULE, MODULE:NAME or FILE.py:NAME",
+        )
+    return found["module"], found["name"] or ""
+
+
+def is_operator_name(text: str) -> bool:
+    """Return whether a target has the form ``namespace::name``, not ``MODULE:NAME``."""
+    namespace, colons, _ = text.partition("::")
+    return bool(colons) and ":" not in namespace
 
 
 def import_submodules(module: ModuleType) -> dict[str, UsageError]:
@@ -154,6 +151,28 @@ def _broken(text: str, error: BaseException) -> UsageError:
 # ---- operators ----
 
 
+def select(module: ModuleType, name: str) -> list[Operator[..., Any]]:
+    """Return the operators of a module, or those that match `name` if it is given.
+
+    Raises
+    ------
+    UsageError
+        If no operator is found.
+    """
+    value = vars(module).get(name)
+    if isinstance(value, Operator):  # perhaps imported from another module
+        return [value]
+    mine = _defined_in(module)
+    if not mine:
+        raise _nothing_defined(module)
+    chosen = [op for op in mine if not name or _matches(op, name)]
+    if not chosen:
+        what = f"'{module.__name__}' does not define an operator '{name}'"
+        do = f"see what it defines: customop -m {module.__name__} list"
+        raise _unknown(name, what, [op.qualname for op in mine], do)
+    return chosen
+
+
 def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
     """Return the operators that match any pattern, or all, sorted by name."""
     chosen: dict[str, Operator[..., Any]] = {}
@@ -166,26 +185,6 @@ def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
             raise _unknown(pattern, f"no operator matches '{pattern}'", all_operators())
         chosen |= found
     return [chosen[name] for name in sorted(chosen)]
-
-
-def _matches(op: Operator[..., Any], pattern: str) -> bool:
-    return any(
-        fnmatchcase(name, pattern) for name in (op.qualname, op.namespace, op.name)
-    )
-
-
-def find_packet(name: str) -> OperatorPacket:
-    """Return the packet of all overloads of ``"namespace::name"``."""
-    namespace, last = _split_name(name)
-    if last not in operators_of(namespace, last):
-        raise _unknown(name, f"no operator is named '{name}'", all_operators())
-    packet: OperatorPacket = getattr(getattr(ops, namespace), last)
-    return packet
-
-
-def _split_name(name: str) -> tuple[str, str]:
-    namespace, _, last = name.partition("::" if "::" in name else ".")
-    return namespace, last
 
 
 def find_operator(name: str) -> Operator[..., Any]:
@@ -208,6 +207,26 @@ def find_operator(name: str) -> Operator[..., Any]:
     raise UsageError(
         f"'{packet.qualname}' {what}", f"there are {listed}", do="name one of them"
     )
+
+
+def find_packet(name: str) -> OperatorPacket:
+    """Return the packet of all overloads of ``"namespace::name"``."""
+    namespace, last = _split_name(name)
+    if last not in operators_of(namespace, last):
+        raise _unknown(name, f"no operator is named '{name}'", all_operators())
+    packet: OperatorPacket = getattr(getattr(ops, namespace), last)
+    return packet
+
+
+def _matches(op: Operator[..., Any], pattern: str) -> bool:
+    return any(
+        fnmatchcase(name, pattern) for name in (op.qualname, op.namespace, op.name)
+    )
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    namespace, _, last = name.partition("::" if "::" in name else ".")
+    return namespace, last
 
 
 _IMPORT = "import its module with -m MODULE; 'customop list' shows what is there"
@@ -242,28 +261,6 @@ def _defined_in(module: ModuleType) -> list[Operator[..., Any]]:
     return sorted(mine, key=lambda op: op.qualname)
 
 
-def select(module: ModuleType, name: str) -> list[Operator[..., Any]]:
-    """Return the operators of a module, or those that match `name` if it is given.
-
-    Raises
-    ------
-    UsageError
-        If no operator is found.
-    """
-    value = vars(module).get(name)
-    if isinstance(value, Operator):  # perhaps imported from another module
-        return [value]
-    mine = _defined_in(module)
-    if not mine:
-        raise _nothing_defined(module)
-    chosen = [op for op in mine if not name or _matches(op, name)]
-    if not chosen:
-        what = f"'{module.__name__}' does not define an operator '{name}'"
-        do = f"see what it defines: customop -m {module.__name__} list"
-        raise _unknown(name, what, [op.qualname for op in mine], do)
-    return chosen
-
-
 def _nothing_defined(module: ModuleType) -> UsageError:
     held = (v for v in vars(module).values() if isinstance(v, Operator))
     owners = sorted({op.definition.module for op in held})
@@ -273,6 +270,27 @@ def _nothing_defined(module: ModuleType) -> UsageError:
 
 
 # ---- read arguments: Python literals, and arrays such as `f64[3, 4]` ----
+
+
+def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and the keyword arguments that the texts describe.
+
+    Raises
+    ------
+    UsageError
+        If the dtype or shape of an array cannot be read, or a name is given twice.
+    """
+    args: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for text in texts:
+        found = _KEYWORD.fullmatch(text)
+        if found is None:
+            args.append(_value(text, fill))
+        elif found["name"] in keywords:
+            raise UsageError(f"'{found['name']}' is given twice", do="leave one out")
+        else:
+            keywords[found["name"]] = _value(found["value"], fill)
+    return args, keywords
 
 
 _HELP = (
@@ -319,27 +337,6 @@ def ramp(shape: tuple[int, ...], dtype: Any) -> Any:
     size = math.prod(shape)
     values = np.linspace(0.5, 1.5, size) if np.dtype(dtype).kind in "fc" else 1
     return np.broadcast_to(values, (size,)).reshape(shape).astype(dtype)
-
-
-def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
-    """Return the positional and the keyword arguments that the texts describe.
-
-    Raises
-    ------
-    UsageError
-        If the dtype or shape of an array cannot be read, or a name is given twice.
-    """
-    args: list[Any] = []
-    keywords: dict[str, Any] = {}
-    for text in texts:
-        found = _KEYWORD.fullmatch(text)
-        if found is None:
-            args.append(_value(text, fill))
-        elif found["name"] in keywords:
-            raise UsageError(f"'{found['name']}' is given twice", do="leave one out")
-        else:
-            keywords[found["name"]] = _value(found["value"], fill)
-    return args, keywords
 
 
 def _value(text: str, fill: Fill) -> Any:

@@ -48,36 +48,76 @@ from customop.graph.node import Node
 from customop.shapes.sizes import Symbolic, is_size, sym_max
 from customop.transforms.trace.recorder import fake_of
 
-# ---- capture ----
-# Control flow in a graph is one call of an operator that holds graphs.
+C = TypeVar("C")
+R = TypeVar("R")
+T = TypeVar("T")
+X = TypeVar("X")
+Y = TypeVar("Y")
+Ts = TypeVarTuple("Ts")
 
 
-class _Tree:
-    """A pytree whose arrays can be replaced; its other leaves stay."""
-
-    def __init__(self, tree: Any) -> None:
-        self.leaves: list[Any]
-        self.leaves, self.structure = flatten(tree)
-        self.at: list[int] = [i for i, v in enumerate(self.leaves) if is_array(v)]
-
-    @property
-    def arrays(self) -> list[Any]:
-        """The arrays of the tree."""
-        return [self.leaves[i] for i in self.at]
-
-    def filled(self, arrays: Sequence[Any]) -> Any:
-        """Return the tree with `arrays` in the places of its arrays."""
-        found = list(self.leaves)
-        for i, value in zip(self.at, arrays, strict=True):
-            found[i] = value
-        return unflatten(self.structure, found)
+# ---- branches ----
+# The functions for users run as Python where values are known. In a captured graph they
+# are one call of an operator that holds graphs.
 
 
-def _is_output(leaf: Any) -> bool:
-    return is_array(leaf) or is_number(leaf)
+def cond(
+    pred: Any,
+    true_fn: Callable[[*Ts], R],
+    false_fn: Callable[[*Ts], R],
+    *operands: *Ts,
+) -> R:
+    """Call one of two functions, depending on a condition.
 
+    Parameters
+    ----------
+    pred : bool, or array without axes
+        The condition: `true_fn` is called where it is true, `false_fn` elsewhere.
+    true_fn, false_fn : callable
+        Take `operands`; return pytrees of the same structure, shapes and dtypes.
+    *operands : pytree
+        Arguments of the functions.
 
-# ---- cond ----
+    Returns
+    -------
+    pytree
+        What the function returned.
+
+    Raises
+    ------
+    ArgumentError
+        If `pred` is not a number, `true_fn` or `false_fn` cannot be called, or both run
+        and their results do not agree.
+    ShapeError
+        If `pred` has axes.
+
+    Notes
+    -----
+    Where `pred` is known, as in plain code and under grad and jvp, this is a Python
+    ``if``, and the other function does not run. Under `vmap`, if `pred` differs between
+    rows, both functions run and the result of each row is selected. In rows that do not
+    take a branch, its operands have the values of a row that does, so that the branch
+    cannot fail or give a nan gradient there. This does not apply to arrays that a
+    function takes from its closure: pass them as operands.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def root(x):
+    ...     return co.cond(x > 0, np.sqrt, lambda x: 0 * x, x)
+    >>> root(np.float64(4.0))
+    np.float64(2.0)
+    >>> co.vmap(co.grad(root))(np.array([4.0, -1.0, 0.0]))
+    array([0.25, 0.  , 0.  ])
+    """
+    check_function("cond", true_fn)
+    check_function("cond", false_fn)
+    if isinstance(pred, Symbolic):
+        pred = as_predicate(pred) if tracing() else bool(pred)
+    if tracing() and truth(pred, "cond: pred") is None:
+        found: Any = captured_cond(pred, true_fn, false_fn, operands)
+        return found  # type: ignore[no-any-return]  # as the functions
+    return take_branch(pred, true_fn, false_fn, operands)  # type: ignore[no-any-return]  # as the functions
 
 
 def captured_cond(
@@ -162,258 +202,6 @@ def _check_writable(
 # ---- loops ----
 
 
-def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function itself."""
-    return fn
-
-
-class _Carry:
-    """The first carry of a loop. Numbers in it become arrays of the dtype of its steps."""
-
-    def __init__(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        step: Callable[[Callable[..., Any], Any], Any],
-        init: Any,
-    ) -> None:
-        self.name = name
-        self.fn = fn
-        found, structure = flatten(init)
-        if any(builtins.map(is_number, found)):
-            found = self._typed(step, init)
-        self.tree: _Tree = _Tree(unflatten(structure, found))
-
-    def _typed(
-        self, step: Callable[[Callable[..., Any], Any], Any], init: Any
-    ) -> list[Any]:
-        """Return the leaves, with each number converted to the dtype it has after a step."""
-        given = _Tree(init)
-        types: list[LeafType | None] = []
-
-        def run(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-            old = given.filled(arrays)
-            new = checked_carry(self.name, self.fn, old, step(fn, old))
-            types.extend(builtins.map(leaf_type, flatten(new)[0]))
-            return []
-
-        Body(self.name, "body", self.fn, run, given.arrays)
-        pairs = zip(given.leaves, types, strict=True)
-        return [
-            np.asarray(leaf, kept.dtype)[()] if is_number(leaf) and kept else leaf
-            for leaf, kept in pairs
-        ]
-
-    def new_leaves(self, old: Any, new: Any) -> list[Any]:
-        """Return the arrays of a new carry; raise if its types differ from the old one's."""
-        kept = checked_carry(self.name, self.fn, old, new)
-        return [leaf for leaf in flatten(kept)[0] if is_array(leaf)]
-
-
-def _condition(carry: _Carry) -> Callable[..., list[Any]]:
-    """Return the function that calls `cond_fn` on the arrays of a carry and checks it."""
-
-    def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        found = fn(carry.tree.filled(arrays))
-        check_goes_on(found)
-        return [found]
-
-    return goes_on
-
-
-def captured_while(
-    cond_fn: Callable[..., Any],
-    body_fn: Callable[..., Any],
-    init: Any,
-    as_step: Callable[..., Any] = _same,
-) -> Any:
-    """Capture the functions of a `while_loop` and return its last carry.
-
-    `as_step` turns `body_fn` into the function of one step.
-    """
-    carry = _Carry("while_loop", body_fn, lambda fn, old: as_step(fn)(old), init)
-
-    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        old = carry.tree.filled(arrays)
-        return carry.new_leaves(old, as_step(fn)(carry.tree.filled(arrays)))
-
-    given = carry.tree.arrays
-    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
-    body = Body("while_loop", "body_fn", body_fn, step, given)
-    outside = FromOutside(test, body)
-    modules = (
-        test.module(outside, [_array(output) for output in test.outputs]),
-        body.module(outside, body.outputs),
-    )
-    found = while_op.call(outside.arrays, given, *modules, **outside.named)
-    return carry.tree.filled(found)
-
-
-def captured_while_scan(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
-) -> tuple[Any, Any, Any]:
-    """Capture a `while_scan`; return its last carry, its results and which steps ran."""
-    carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old)[0], init)
-    results: list[Any] = []
-
-    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        new, y = fn(carry.tree.filled(arrays))
-        results.append(y)
-        return [*carry.new_leaves(carry.tree.filled(arrays), new), *flatten(y)[0]]
-
-    given = carry.tree.arrays
-    count = len(given)
-    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
-    body = Body("while_loop", "body_fn", body_fn, step, given)
-    outside = FromOutside(test, body)
-    modules = (
-        test.module(outside, [*builtins.map(_array, test.outputs)]),
-        body.module(outside, [*builtins.map(_array, body.outputs)]),
-    )
-    found = while_scan_op.call(outside.arrays, given, *modules, **outside.named)
-    ys = unflatten(flatten(results[-1])[1], found[count:-1])
-    return carry.tree.filled(found[:count]), ys, found[-1]
-
-
-def _array(output: Any) -> Any:
-    return output if isinstance(output, Node) else np.asarray(output)
-
-
-def captured_scan(
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any,
-    length: Any,
-    reverse: bool,
-    checkpoint: bool,
-    name: str,
-    as_step: Callable[..., Any] = _same,
-) -> tuple[Any, Any]:
-    """Capture the function of a `scan`; return its last carry and its results.
-
-    `as_step` turns `f` into the function of one step.
-    """
-    rows = _Tree(xs)
-    elements = [row_of(leaf) for leaf in rows.arrays]
-    results: list[Any] = []
-
-    def first(fn: Callable[..., Any], old: Any) -> Any:
-        return pair_of(f, as_step(fn)(old, rows.filled(elements)))[0]
-
-    carry = _Carry(name, f, first, init)
-    count = len(carry.tree.arrays)
-
-    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        old, x = carry.tree.filled(arrays[:count]), rows.filled(arrays[count:])
-        new, y = pair_of(f, as_step(fn)(old, x))
-        results.append(y)
-        kept = carry.new_leaves(carry.tree.filled(arrays[:count]), new)
-        return [*kept, *flatten(y)[0]]
-
-    body = Body(name, "f", f, step, [*carry.tree.arrays, *elements])
-    outside = FromOutside(body)
-    module = body.module(outside, [*builtins.map(_array, body.outputs)])
-    steps = None if rows.at else length
-    lists = outside.arrays, carry.tree.arrays, rows.arrays
-    options = steps, reverse, checkpoint
-    found = scan_op.call(*lists, module, *options, **outside.named)
-    return carry.tree.filled(found[:count]), unflatten(
-        flatten(results[-1])[1], found[count:]
-    )
-
-
-def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -> Any:
-    """Capture a `fori_loop` as a scan, which has a gradient, and return its last carry."""
-
-    def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
-        def step(carry: Any, _: None) -> Any:
-            i, value = carry
-            return (i + 1, body(i, value)), None
-
-        return step
-
-    first, count = np.asarray(start)[()], sym_max(stop - start, 0)
-    given = ((first, init), None, count, False, False, "fori_loop")
-    return captured_scan(body, *given, as_step)[0][1]
-
-
-def row_of(leaf: Any) -> Any:
-    """Return a fake array with the shape and dtype of one row of an array."""
-    fake = fake_of(leaf)
-    return make_fake(fake.shape[1:], fake.dtype, fake.strides[1:], fake.device)
-
-
-# ---- the functions for users ----
-# They run as Python where values are known, and are one operator in a captured graph.
-
-
-C = TypeVar("C")
-R = TypeVar("R")
-T = TypeVar("T")
-X = TypeVar("X")
-Y = TypeVar("Y")
-Ts = TypeVarTuple("Ts")
-
-
-def cond(
-    pred: Any,
-    true_fn: Callable[[*Ts], R],
-    false_fn: Callable[[*Ts], R],
-    *operands: *Ts,
-) -> R:
-    """Call one of two functions, depending on a condition.
-
-    Parameters
-    ----------
-    pred : bool, or array without axes
-        The condition: `true_fn` is called where it is true, `false_fn` elsewhere.
-    true_fn, false_fn : callable
-        Take `operands`; return pytrees of the same structure, shapes and dtypes.
-    *operands : pytree
-        Arguments of the functions.
-
-    Returns
-    -------
-    pytree
-        What the function returned.
-
-    Raises
-    ------
-    ArgumentError
-        If `pred` is not a number, `true_fn` or `false_fn` cannot be called, or both run
-        and their results do not agree.
-    ShapeError
-        If `pred` has axes.
-
-    Notes
-    -----
-    Where `pred` is known, as in plain code and under grad and jvp, this is a Python
-    ``if``, and the other function does not run. Under `vmap`, if `pred` differs between
-    rows, both functions run and the result of each row is selected. In rows that do not
-    take a branch, its operands have the values of a row that does, so that the branch
-    cannot fail or give a nan gradient there. This does not apply to arrays that a
-    function takes from its closure: pass them as operands.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> def root(x):
-    ...     return co.cond(x > 0, np.sqrt, lambda x: 0 * x, x)
-    >>> root(np.float64(4.0))
-    np.float64(2.0)
-    >>> co.vmap(co.grad(root))(np.array([4.0, -1.0, 0.0]))
-    array([0.25, 0.  , 0.  ])
-    """
-    check_function("cond", true_fn)
-    check_function("cond", false_fn)
-    if isinstance(pred, Symbolic):
-        pred = as_predicate(pred) if tracing() else bool(pred)
-    if tracing() and truth(pred, "cond: pred") is None:
-        found: Any = captured_cond(pred, true_fn, false_fn, operands)
-        return found  # type: ignore[no-any-return]  # as the functions
-    return take_branch(pred, true_fn, false_fn, operands)  # type: ignore[no-any-return]  # as the functions
-
-
 def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) -> T:
     """Call a function on its own result while a condition holds.
 
@@ -468,6 +256,39 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     return repeat(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
 
 
+def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function itself."""
+    return fn
+
+
+def captured_while(
+    cond_fn: Callable[..., Any],
+    body_fn: Callable[..., Any],
+    init: Any,
+    as_step: Callable[..., Any] = _same,
+) -> Any:
+    """Capture the functions of a `while_loop` and return its last carry.
+
+    `as_step` turns `body_fn` into the function of one step.
+    """
+    carry = _Carry("while_loop", body_fn, lambda fn, old: as_step(fn)(old), init)
+
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        old = carry.tree.filled(arrays)
+        return carry.new_leaves(old, as_step(fn)(carry.tree.filled(arrays)))
+
+    given = carry.tree.arrays
+    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
+    body = Body("while_loop", "body_fn", body_fn, step, given)
+    outside = FromOutside(test, body)
+    modules = (
+        test.module(outside, [_array(output) for output in test.outputs]),
+        body.module(outside, body.outputs),
+    )
+    found = while_op.call(outside.arrays, given, *modules, **outside.named)
+    return carry.tree.filled(found)
+
+
 def while_scan(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> tuple[Any, Any, Any]:
@@ -480,6 +301,32 @@ def while_scan(
     if tracing():
         return captured_while_scan(cond_fn, body_fn, init)
     return record(cond_fn, body_fn, init)
+
+
+def captured_while_scan(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
+) -> tuple[Any, Any, Any]:
+    """Capture a `while_scan`; return its last carry, its results and which steps ran."""
+    carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old)[0], init)
+    results: list[Any] = []
+
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        new, y = fn(carry.tree.filled(arrays))
+        results.append(y)
+        return [*carry.new_leaves(carry.tree.filled(arrays), new), *flatten(y)[0]]
+
+    given = carry.tree.arrays
+    count = len(given)
+    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
+    body = Body("while_loop", "body_fn", body_fn, step, given)
+    outside = FromOutside(test, body)
+    modules = (
+        test.module(outside, [*builtins.map(_array, test.outputs)]),
+        body.module(outside, [*builtins.map(_array, body.outputs)]),
+    )
+    found = while_scan_op.call(outside.arrays, given, *modules, **outside.named)
+    ys = unflatten(flatten(results[-1])[1], found[count:-1])
+    return carry.tree.filled(found[:count]), ys, found[-1]
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T:
@@ -525,6 +372,35 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
         return captured_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
     goes_on, as_step, first = as_counted(start, stop, init)
     return captured_while(goes_on, body, first, as_step)[1]  # type: ignore[no-any-return]  # as init
+
+
+def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -> Any:
+    """Capture a `fori_loop` as a scan, which has a gradient, and return its last carry."""
+
+    def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
+        def step(carry: Any, _: None) -> Any:
+            i, value = carry
+            return (i + 1, body(i, value)), None
+
+        return step
+
+    first, count = np.asarray(start)[()], sym_max(stop - start, 0)
+    given = ((first, init), None, count, False, False, "fori_loop")
+    return captured_scan(body, *given, as_step)[0][1]
+
+
+def _condition(carry: _Carry) -> Callable[..., list[Any]]:
+    """Return the function that calls `cond_fn` on the arrays of a carry and checks it."""
+
+    def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        found = fn(carry.tree.filled(arrays))
+        check_goes_on(found)
+        return [found]
+
+    return goes_on
+
+
+# ---- scans ----
 
 
 def scan(
@@ -601,6 +477,55 @@ def scan(
     return captured_scan(f, init, xs, count, reverse, checkpoint, "scan")
 
 
+def captured_scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any,
+    length: Any,
+    reverse: bool,
+    checkpoint: bool,
+    name: str,
+    as_step: Callable[..., Any] = _same,
+) -> tuple[Any, Any]:
+    """Capture the function of a `scan`; return its last carry and its results.
+
+    `as_step` turns `f` into the function of one step.
+    """
+    rows = _Tree(xs)
+    elements = [row_of(leaf) for leaf in rows.arrays]
+    results: list[Any] = []
+
+    def first(fn: Callable[..., Any], old: Any) -> Any:
+        return pair_of(f, as_step(fn)(old, rows.filled(elements)))[0]
+
+    carry = _Carry(name, f, first, init)
+    count = len(carry.tree.arrays)
+
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        old, x = carry.tree.filled(arrays[:count]), rows.filled(arrays[count:])
+        new, y = pair_of(f, as_step(fn)(old, x))
+        results.append(y)
+        kept = carry.new_leaves(carry.tree.filled(arrays[:count]), new)
+        return [*kept, *flatten(y)[0]]
+
+    body = Body(name, "f", f, step, [*carry.tree.arrays, *elements])
+    outside = FromOutside(body)
+    module = body.module(outside, [*builtins.map(_array, body.outputs)])
+    steps = None if rows.at else length
+    lists = outside.arrays, carry.tree.arrays, rows.arrays
+    options = steps, reverse, checkpoint
+    found = scan_op.call(*lists, module, *options, **outside.named)
+    return carry.tree.filled(found[:count]), unflatten(
+        flatten(results[-1])[1], found[count:]
+    )
+
+
+def row_of(leaf: Any) -> Any:
+    """Return a fake array with the shape and dtype of one row of an array."""
+    fake = fake_of(leaf)
+    return make_fake(fake.shape[1:], fake.dtype, fake.strides[1:], fake.device)
+
+
 def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
     """Call a function for each row of arrays, one row after the other.
 
@@ -652,3 +577,78 @@ def _as_step(f: Callable[..., Any]) -> Any:
         return nothing, f(x)
 
     return step
+
+
+# ---- what captures share ----
+
+
+class _Carry:
+    """The first carry of a loop. Numbers in it become arrays of the dtype of its steps."""
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        step: Callable[[Callable[..., Any], Any], Any],
+        init: Any,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        found, structure = flatten(init)
+        if any(builtins.map(is_number, found)):
+            found = self._typed(step, init)
+        self.tree: _Tree = _Tree(unflatten(structure, found))
+
+    def _typed(
+        self, step: Callable[[Callable[..., Any], Any], Any], init: Any
+    ) -> list[Any]:
+        """Return the leaves, with each number converted to the dtype it has after a step."""
+        given = _Tree(init)
+        types: list[LeafType | None] = []
+
+        def run(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+            old = given.filled(arrays)
+            new = checked_carry(self.name, self.fn, old, step(fn, old))
+            types.extend(builtins.map(leaf_type, flatten(new)[0]))
+            return []
+
+        Body(self.name, "body", self.fn, run, given.arrays)
+        pairs = zip(given.leaves, types, strict=True)
+        return [
+            np.asarray(leaf, kept.dtype)[()] if is_number(leaf) and kept else leaf
+            for leaf, kept in pairs
+        ]
+
+    def new_leaves(self, old: Any, new: Any) -> list[Any]:
+        """Return the arrays of a new carry; raise if its types differ from the old one's."""
+        kept = checked_carry(self.name, self.fn, old, new)
+        return [leaf for leaf in flatten(kept)[0] if is_array(leaf)]
+
+
+def _array(output: Any) -> Any:
+    return output if isinstance(output, Node) else np.asarray(output)
+
+
+class _Tree:
+    """A pytree whose arrays can be replaced; its other leaves stay."""
+
+    def __init__(self, tree: Any) -> None:
+        self.leaves: list[Any]
+        self.leaves, self.structure = flatten(tree)
+        self.at: list[int] = [i for i, v in enumerate(self.leaves) if is_array(v)]
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays of the tree."""
+        return [self.leaves[i] for i in self.at]
+
+    def filled(self, arrays: Sequence[Any]) -> Any:
+        """Return the tree with `arrays` in the places of its arrays."""
+        found = list(self.leaves)
+        for i, value in zip(self.at, arrays, strict=True):
+            found[i] = value
+        return unflatten(self.structure, found)
+
+
+def _is_output(leaf: Any) -> bool:
+    return is_array(leaf) or is_number(leaf)

@@ -41,94 +41,10 @@ from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.jvp import jvp
 
-# ---- derivatives of the graphs that the operators hold ----
-
-
 Arrays = Sequence[Any]
 
 
-def where(flags: Iterable[bool], values: Iterable[Any]) -> list[Any]:
-    """Return the values whose flags are true."""
-    return [v for v, flag in zip(values, flags, strict=True) if flag]
-
-
-def replaced(values: Arrays, flags: Sequence[bool], others: Arrays) -> list[Any]:
-    """Return values, with those whose flags are true replaced by `others`."""
-    new = iter(others)
-    return [next(new) if flag else v for v, flag in zip(values, flags, strict=True)]
-
-
-def zeros_like(value: Any) -> Any:
-    """Return zeros of the shape and dtype of an array of any kind."""
-    return call_numpy(np.zeros_like, value)
-
-
-def pushed(
-    fn: Callable[..., Any], primals: Arrays, tangents: Arrays
-) -> tuple[list[Any], list[Any]]:
-    """Return the outputs of a function of arrays, and their tangents (None for zero)."""
-    moving = [t is not None for t in tangents]
-
-    def of(*moved: Any) -> list[Any]:
-        return [*fn(*replaced(primals, moving, moved))]
-
-    push: Any = jvp
-    outputs, found = push(
-        of, tuple(where(moving, primals)), (*where(moving, tangents),)
-    )
-    pairs = zip(outputs, found, strict=True)
-    return outputs, [t if is_inexact(y.dtype) else None for y, t in pairs]
-
-
-def halves_of(
-    module: GraphModule,
-    moving: Sequence[bool],
-    outputs: Sequence[bool],
-    *,
-    recomputes: bool = False,
-) -> Halves:
-    """Return the forward and the backward graph of a graph.
-
-    The backward graph takes the cotangents of the outputs flagged in `outputs`. It
-    returns the gradients of the inputs flagged in `moving`. Both graphs take generators as
-    their last inputs.
-    """
-    joint = _joint(module, moving, outputs)
-    return split(joint, len(moving), len(outputs), recomputes=recomputes)
-
-
-def _joint(
-    module: GraphModule, moving: Sequence[bool], outputs: Sequence[bool]
-) -> GraphModule:
-    """Return a graph from inputs and cotangents to outputs and gradients."""
-    count = len(moving)
-
-    def run(_: Any, arrays: list[Any]) -> list[Any]:
-        given, cotangents = arrays[:count], arrays[count:]
-
-        def of(*moved: Any) -> list[Any]:
-            return [*module(*replaced(given, moving, moved))]
-
-        interpreter = GradInterpreter()
-        interpreter.title = module.__name__
-        found, pullback, _ = pull_back(interpreter, of, (*where(moving, given),))
-        seeds = replaced([*map(zeros_like, found)], outputs, cotangents)
-        return [*found, *pullback(seeds)]
-
-    leaves = module.graph.output_node.args[0]
-    values = [node.meta["val"] for node in module.inputs]
-    values += [node.meta["val"] for node in where(outputs, leaves)]
-    body = Body("grad", "gradient", module, run, values)
-    return body.module(FromOutside(), body.outputs)
-
-
 # ---- forward mode ----
-
-
-def _pair(found: Any, inexact: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-    """Split a flat list into all outputs, and the tangents of the inexact ones."""
-    count = len(inexact)
-    return [*found[:count]], gradients(inexact, found[count:])
 
 
 @cond_op.register_jvp
@@ -157,6 +73,22 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
     yes, no = map(push, modules)
     found = cond(pred, yes, no, operands, where(moving, of_operands))
     return _pair(found, inexact)
+
+
+def _pair(found: Any, inexact: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    """Split a flat list into all outputs, and the tangents of the inexact ones."""
+    count = len(inexact)
+    return [*found[:count]], gradients(inexact, found[count:])
+
+
+@while_op.register_jvp
+def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
+    return _push_while(primals, tangents, generators, run_while, records=False)
+
+
+@while_scan_op.register_jvp
+def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
+    return _push_while(primals, tangents, generators, run_while_scan, records=True)
 
 
 def _push_while(
@@ -200,16 +132,6 @@ def _push_while(
     (last, found), (ys, of_rows), ran = while_scan(goes_on, named_as(step, body), start)
     found = [*gradients(of_carry, found), *gradients(of_ys, of_rows), None]
     return [*last, *ys, ran], found
-
-
-@while_op.register_jvp
-def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
-    return _push_while(primals, tangents, generators, run_while, records=False)
-
-
-@while_scan_op.register_jvp
-def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
-    return _push_while(primals, tangents, generators, run_while_scan, records=True)
 
 
 def _started(init: Arrays, given: Arrays, moving: Sequence[bool]) -> list[Any]:
@@ -259,7 +181,7 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
     return [*last, *ys], [*gradients(of_carry, of_last), *gradients(of_ys, pushes)]
 
 
-# ---- reverse mode, and the rule of `cond` ----
+# ---- reverse mode ----
 
 
 class ControlRule(GradRule):
@@ -334,6 +256,9 @@ def cut(values: Arrays, lengths: Sequence[int]) -> list[Arrays]:
     ends = [*accumulate(lengths)]
     pairs = zip([0, *ends], ends, strict=False)
     return [values[start:end] for start, end in pairs]
+
+
+# ---- reverse mode of `cond` ----
 
 
 class CondRule(ControlRule):
@@ -418,7 +343,6 @@ cond_op.add(AUTOGRAD, CondRule(run_cond), override=False)
 
 # ---- reverse mode of loops ----
 # The backward pass is a scan in the other direction.
-
 
 Pull = Callable[[Arrays, Arrays], dict[str, Any]]
 
@@ -679,3 +603,81 @@ for _op, _rule in (
     (scan_op, ScanRule(run_scan)),
 ):
     _op.add(AUTOGRAD, _rule, override=False)
+
+
+# ---- derivatives of the graphs that the operators hold ----
+
+
+def where(flags: Iterable[bool], values: Iterable[Any]) -> list[Any]:
+    """Return the values whose flags are true."""
+    return [v for v, flag in zip(values, flags, strict=True) if flag]
+
+
+def replaced(values: Arrays, flags: Sequence[bool], others: Arrays) -> list[Any]:
+    """Return values, with those whose flags are true replaced by `others`."""
+    new = iter(others)
+    return [next(new) if flag else v for v, flag in zip(values, flags, strict=True)]
+
+
+def zeros_like(value: Any) -> Any:
+    """Return zeros of the shape and dtype of an array of any kind."""
+    return call_numpy(np.zeros_like, value)
+
+
+def pushed(
+    fn: Callable[..., Any], primals: Arrays, tangents: Arrays
+) -> tuple[list[Any], list[Any]]:
+    """Return the outputs of a function of arrays, and their tangents (None for zero)."""
+    moving = [t is not None for t in tangents]
+
+    def of(*moved: Any) -> list[Any]:
+        return [*fn(*replaced(primals, moving, moved))]
+
+    push: Any = jvp
+    outputs, found = push(
+        of, tuple(where(moving, primals)), (*where(moving, tangents),)
+    )
+    pairs = zip(outputs, found, strict=True)
+    return outputs, [t if is_inexact(y.dtype) else None for y, t in pairs]
+
+
+def halves_of(
+    module: GraphModule,
+    moving: Sequence[bool],
+    outputs: Sequence[bool],
+    *,
+    recomputes: bool = False,
+) -> Halves:
+    """Return the forward and the backward graph of a graph.
+
+    The backward graph takes the cotangents of the outputs flagged in `outputs`. It
+    returns the gradients of the inputs flagged in `moving`. Both graphs take generators as
+    their last inputs.
+    """
+    joint = _joint(module, moving, outputs)
+    return split(joint, len(moving), len(outputs), recomputes=recomputes)
+
+
+def _joint(
+    module: GraphModule, moving: Sequence[bool], outputs: Sequence[bool]
+) -> GraphModule:
+    """Return a graph from inputs and cotangents to outputs and gradients."""
+    count = len(moving)
+
+    def run(_: Any, arrays: list[Any]) -> list[Any]:
+        given, cotangents = arrays[:count], arrays[count:]
+
+        def of(*moved: Any) -> list[Any]:
+            return [*module(*replaced(given, moving, moved))]
+
+        interpreter = GradInterpreter()
+        interpreter.title = module.__name__
+        found, pullback, _ = pull_back(interpreter, of, (*where(moving, given),))
+        seeds = replaced([*map(zeros_like, found)], outputs, cotangents)
+        return [*found, *pullback(seeds)]
+
+    leaves = module.graph.output_node.args[0]
+    values = [node.meta["val"] for node in module.inputs]
+    values += [node.meta["val"] for node in where(outputs, leaves)]
+    body = Body("grad", "gradient", module, run, values)
+    return body.module(FromOutside(), body.outputs)

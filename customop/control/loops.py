@@ -301,7 +301,7 @@ def record(
 ) -> Recorded:
     """Run a loop; return the last carry, the results, and which steps ran for each row."""
     if is_virtual(init):
-        return _once_recorded(cond_fn, body_fn, init)
+        return _record_once(cond_fn, body_fn, init)
     carry: Any = own_carry(init)
     columns: list[list[Any]] = []
     structure: Structure | None = None
@@ -309,7 +309,7 @@ def record(
     while True:
         goes_on = check_goes_on(cond_fn(carry))
         if goes_on is None:
-            return _once_recorded(cond_fn, body_fn, carry)
+            return _record_once(cond_fn, body_fn, carry)
         if goes_on is False or (goes_on is not True and not goes_on.any):
             break
         if goes_on is True or goes_on.all:
@@ -352,7 +352,7 @@ def _none(body_fn: Callable[..., Any], init: Any) -> Recorded:
     return init, map_leaves(none_of, ys), ran
 
 
-def _once_recorded(
+def _record_once(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
 ) -> Recorded:
     """Return what `record` does, after one step on unknown arrays."""
@@ -379,7 +379,7 @@ def step_through(
     """Call a function for each row; return the last carry and the results."""
     elements = Slices(xs, length, name)
     if is_virtual((init, xs)):
-        return _once_scans(f, init, elements, name)
+        return _step_once(f, init, elements, name)
     if not elements.count:
         return own_carry(init), _no_results(f, init, elements)
     try:
@@ -423,7 +423,7 @@ def _named(f: Callable[..., Any]) -> str:
     return str(getattr(getattr(f, "__wrapped__", f), "__name__", "a function"))
 
 
-def _once_scans(f: Callable[..., Any], init: Any, elements: Slices, name: str) -> Any:
+def _step_once(f: Callable[..., Any], init: Any, elements: Slices, name: str) -> Any:
     """Return carry and results after one step on unknown arrays."""
     new, y = pair_of(f, f(init, elements.first()))
     carry = map_leaves(as_unknown, checked_carry(name, f, init, new))

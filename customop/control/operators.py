@@ -34,6 +34,151 @@ from customop.transforms.random_draws import with_generators
 from customop.transforms.trace.graph_tracer import GraphTracer, traced_generator
 from customop.transforms.trace.recorder import Trace, fake_of
 
+Arrays = Sequence[Any]
+
+
+# ---- kernels ----
+# They are the functions that users call, with graphs in place of the user's functions.
+
+
+def run_cond(
+    pred: Any,
+    operands: Arrays,
+    true_graph: GraphModule,
+    false_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
+) -> list[Any]:
+    """Run one of two graphs."""
+
+    def branch(graph: GraphModule) -> Any:
+        return lambda *arrays: graph(*arrays, *(generators or ()))
+
+    given = branch(true_graph), branch(false_graph)
+    return take_branch(pred, *given, operands)  # type: ignore[no-any-return]  # a list
+
+
+def run_while(
+    outside: Arrays,
+    init: Arrays,
+    cond_graph: GraphModule,
+    body_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
+) -> list[Any]:
+    """Run a while_loop of graphs; return the last carry."""
+    last = [*outside, *(generators or ())]
+
+    def goes_on(carry: Arrays) -> Any:
+        return cond_graph(*carry, *last)[0]
+
+    def step(carry: Arrays) -> Any:
+        return body_graph(*carry, *last)
+
+    return repeat(goes_on, step, list(init))  # type: ignore[no-any-return]  # a list
+
+
+def run_while_scan(
+    outside: Arrays,
+    init: Arrays,
+    cond_graph: GraphModule,
+    body_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
+) -> list[Any]:
+    """Run a while_scan of graphs; return the last carry, results, and which steps ran."""
+    count, last = len(init), [*outside, *(generators or ())]
+
+    def goes_on(carry: Arrays) -> Any:
+        return cond_graph(*carry, *last)[0]
+
+    def step(carry: Arrays) -> Any:
+        found = body_graph(*carry, *last)
+        return found[:count], found[count:]
+
+    carry, ys, ran = record(goes_on, step, list(init))
+    return [*carry, *ys, ran]
+
+
+def run_scan(
+    outside: Arrays,
+    init: Arrays,
+    xs: Arrays,
+    body: GraphModule,
+    length: int | None = None,
+    reverse: bool = False,
+    checkpoint: bool = False,
+    *,
+    generators: Arrays | None = None,
+) -> list[Any]:
+    """Run a scan of a graph; return the last carry and the results."""
+    count, last = len(init), [*outside, *(generators or ())]
+
+    def step(carry: Arrays, x: Arrays) -> Any:
+        found = body(*carry, *x, *last)
+        return found[:count], found[count:]
+
+    given = (list(init), list(xs), length, reverse, checkpoint, "scan")
+    carry, ys = step_through(step, *given)
+    return [*carry, *ys]
+
+
+# ---- the operators ----
+# Their rules are in `flow_batches` and `flow_derivatives`.
+
+
+def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
+    """Define an operator whose results do not share memory with its arguments."""
+
+    @wraps(run)
+    def kernel(*args: Any, generators: Any = None) -> Any:
+        found = run(*args, generators=generators)
+        return own(found, [v for v in flatten(args)[0] if is_array(v)])
+
+    op: Operator[..., Any] = custom_op(
+        f"control::{name}",
+        kernel,
+        mutates_args=(),
+        schema=f"{schema} -> Array[]",
+        # The layout of a result is that of the function that ran, or of the last step.
+        tags=Tag.flexible_layout,
+    )
+    # Random numbers are drawn by the operators in its graphs, not by itself.
+    op.sees_seed = False
+    op.register_fake(run)
+    return op
+
+
+cond_op: Operator[..., Any] = _operator(
+    "cond",
+    run_cond,
+    f"(Array pred, Array[] operands, {GRAPH} true_graph, {GRAPH} false_graph,"
+    " *, Generator[]? generators=None)",
+)
+while_op: Operator[..., Any] = _operator(
+    "while_loop",
+    run_while,
+    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
+    " *, Generator[]? generators=None)",
+)
+# A while_loop that keeps a result of each step, which its gradient needs. All rows of a
+# batch have as many results as the row with the most steps. The last output, an array
+# of bools, says which steps ran for each row.
+while_scan_op: Operator[..., Any] = _operator(
+    "while_scan",
+    run_while_scan,
+    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
+    " *, Generator[]? generators=None)",
+)
+scan_op: Operator[..., Any] = _operator(
+    "scan",
+    run_scan,
+    f"(Array[] outside, Array[] init, Array[] xs, {GRAPH} body,"
+    " int? length=None, bool reverse=False, bool checkpoint=False, *,"
+    " Generator[]? generators=None)",
+)
+
+
 # ---- branches and steps as graphs ----
 
 
@@ -309,158 +454,8 @@ def _root(node: Node) -> Node:
     return node
 
 
-# ---- the operators of control flow ----
-# Their kernels are the functions that users call, with graphs in place of the user's
-# functions. Their rules are in `flow_batches` and `flow_derivatives`.
-
-
-Arrays = Sequence[Any]
-
-
-# ---- kernels ----
-
-
-def run_cond(
-    pred: Any,
-    operands: Arrays,
-    true_graph: GraphModule,
-    false_graph: GraphModule,
-    *,
-    generators: Arrays | None = None,
-) -> list[Any]:
-    """Run one of two graphs."""
-
-    def branch(graph: GraphModule) -> Any:
-        return lambda *arrays: graph(*arrays, *(generators or ()))
-
-    given = branch(true_graph), branch(false_graph)
-    return take_branch(pred, *given, operands)  # type: ignore[no-any-return]  # a list
-
-
-def run_while(
-    outside: Arrays,
-    init: Arrays,
-    cond_graph: GraphModule,
-    body_graph: GraphModule,
-    *,
-    generators: Arrays | None = None,
-) -> list[Any]:
-    """Run a while_loop of graphs; return the last carry."""
-    last = [*outside, *(generators or ())]
-
-    def goes_on(carry: Arrays) -> Any:
-        return cond_graph(*carry, *last)[0]
-
-    def step(carry: Arrays) -> Any:
-        return body_graph(*carry, *last)
-
-    return repeat(goes_on, step, list(init))  # type: ignore[no-any-return]  # a list
-
-
-def run_while_scan(
-    outside: Arrays,
-    init: Arrays,
-    cond_graph: GraphModule,
-    body_graph: GraphModule,
-    *,
-    generators: Arrays | None = None,
-) -> list[Any]:
-    """Run a while_scan of graphs; return the last carry, results, and which steps ran."""
-    count, last = len(init), [*outside, *(generators or ())]
-
-    def goes_on(carry: Arrays) -> Any:
-        return cond_graph(*carry, *last)[0]
-
-    def step(carry: Arrays) -> Any:
-        found = body_graph(*carry, *last)
-        return found[:count], found[count:]
-
-    carry, ys, ran = record(goes_on, step, list(init))
-    return [*carry, *ys, ran]
-
-
-def run_scan(
-    outside: Arrays,
-    init: Arrays,
-    xs: Arrays,
-    body: GraphModule,
-    length: int | None = None,
-    reverse: bool = False,
-    checkpoint: bool = False,
-    *,
-    generators: Arrays | None = None,
-) -> list[Any]:
-    """Run a scan of a graph; return the last carry and the results."""
-    count, last = len(init), [*outside, *(generators or ())]
-
-    def step(carry: Arrays, x: Arrays) -> Any:
-        found = body(*carry, *x, *last)
-        return found[:count], found[count:]
-
-    given = (list(init), list(xs), length, reverse, checkpoint, "scan")
-    carry, ys = step_through(step, *given)
-    return [*carry, *ys]
-
-
-# ---- the operators ----
-
-
-def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
-    """Define an operator whose results do not share memory with its arguments."""
-
-    @wraps(run)
-    def kernel(*args: Any, generators: Any = None) -> Any:
-        found = run(*args, generators=generators)
-        return own(found, [v for v in flatten(args)[0] if is_array(v)])
-
-    op: Operator[..., Any] = custom_op(
-        f"control::{name}",
-        kernel,
-        mutates_args=(),
-        schema=f"{schema} -> Array[]",
-        # The layout of a result is that of the function that ran, or of the last step.
-        tags=Tag.flexible_layout,
-    )
-    # Random numbers are drawn by the operators in its graphs, not by itself.
-    op.sees_seed = False
-    op.register_fake(run)
-    return op
-
-
-cond_op: Operator[..., Any] = _operator(
-    "cond",
-    run_cond,
-    f"(Array pred, Array[] operands, {GRAPH} true_graph, {GRAPH} false_graph,"
-    " *, Generator[]? generators=None)",
-)
-while_op: Operator[..., Any] = _operator(
-    "while_loop",
-    run_while,
-    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
-    " *, Generator[]? generators=None)",
-)
-# A while_loop that keeps a result of each step, which its gradient needs. All rows of a
-# batch have as many results as the row with the most steps. The last output, an array
-# of bools, says which steps ran for each row.
-while_scan_op: Operator[..., Any] = _operator(
-    "while_scan",
-    run_while_scan,
-    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
-    " *, Generator[]? generators=None)",
-)
-scan_op: Operator[..., Any] = _operator(
-    "scan",
-    run_scan,
-    f"(Array[] outside, Array[] init, Array[] xs, {GRAPH} body,"
-    " int? length=None, bool reverse=False, bool checkpoint=False, *,"
-    " Generator[]? generators=None)",
-)
-
-
-# Dependence of outputs on inputs that have a tangent, or that differ in a batch.
-
-
 # ---- which outputs depend on which inputs ----
+# Inputs that have a tangent, or that differ between the rows of a batch.
 
 
 def moving_outputs(

@@ -83,230 +83,7 @@ from customop.shapes.lengths import unknown_names, why_unknown
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-
-# ---- operators of functions with overloads ----
-
-
-_ContextT = TypeVar("_ContextT", bound=Context)
-_ATTRIBUTE = "__customop_overloads__"
-_TYPING = ("typing", "typing_extensions")
-# Imports that give a module the name `overload`.
-_OVERLOADS = {*_TYPING, *(f"{module}.overload" for module in _TYPING)}
-
-
-# ---- the tree of a module ----
-
-
-def split_off(tree: MypyFile) -> None:
-    """Rename the overloads of operators in a module, and assign the operators."""
-    if not _may_have_overloads(tree):
-        return
-    names = {name for statement in tree.imports for name in _spellings(statement)}
-    if names:
-        _split_in(tree.defs, names)
-
-
-def _may_have_overloads(tree: MypyFile) -> bool:
-    for statement in tree.imports:
-        if isinstance(statement, Import):
-            names = [module for module, _ in statement.ids]
-        elif isinstance(statement, ImportFrom) and statement.id in _TYPING:
-            names = [f"{statement.id}.{name}" for name, _ in statement.names]
-        else:
-            continue
-        if not _OVERLOADS.isdisjoint(names):
-            return True
-    return False
-
-
-def _spellings(statement: Statement) -> Iterator[str]:
-    """Yield the names that `custom_op` has after an import."""
-    if isinstance(statement, Import):
-        for module, name in statement.ids:
-            if module == PACKAGE:
-                yield f"{name or module}.custom_op"
-    elif isinstance(statement, ImportFrom) and is_ours(statement.id):
-        for imported, name in statement.names:
-            if imported == "custom_op":
-                yield name or imported
-
-
-def _split_in(body: list[Statement], names: set[str]) -> None:
-    for statement in [*body]:
-        for inner in _blocks(statement):
-            _split_in(inner.body, names)
-        made = _made(statement, names)
-        if made is not None:
-            body.insert(body.index(statement) + 1, made)
-
-
-def _blocks(statement: Statement) -> list[Block]:
-    """Return the inner blocks of a statement that may define operators."""
-    function = statement.func if isinstance(statement, Decorator) else statement
-    if isinstance(function, FuncDef):
-        return [function.body]
-    if isinstance(statement, IfStmt):
-        return [
-            *statement.body,
-            *([statement.else_body] if statement.else_body else []),
-        ]
-    return []
-
-
-def _made(statement: Statement, names: set[str]) -> AssignmentStmt | None:
-    """Return the assignment of an operator decorated below overloads, or None."""
-    if not isinstance(statement, OverloadedFuncDef):
-        return None
-    decorated = [part for part in statement.items if isinstance(part, Decorator)]
-    if not decorated or len(decorated) < len(statement.items):
-        return None
-    *stubs, last = decorated
-    call = last.decorators[-1] if last.decorators else None
-    if not isinstance(call, CallExpr) or _spelled(call.callee) not in names:
-        return None
-    hidden = f"{last.name}{HIDDEN}"
-    parts: list[Decorator | FuncDef] = [_renamed_stub(stub, hidden) for stub in stubs]
-    parts.append(_renamed(last.func, hidden))
-    statement.items[:] = statement.unanalyzed_items[:] = parts
-    return _assignment(last.name, hidden, call, last)
-
-
-def _renamed_stub(stub: Decorator, name: str) -> Decorator:
-    var = Var(name)
-    var.is_ready = stub.var.is_ready
-    made = Decorator(_renamed(stub.func, name), stub.decorators, _at(stub.var, var))
-    made.func.is_decorated = True
-    return _at(stub, made)
-
-
-# Attributes of a function other than its parameters and body.
-_FLAGS = (
-    *("is_generator", "is_coroutine", "is_async_generator", "is_conditional"),
-    *("is_mypy_only", "docstring", "type", "unanalyzed_type"),
-)
-
-
-def _renamed(fn: FuncDef, name: str) -> FuncDef:
-    made = FuncDef(name, fn.arguments, fn.body, type_args=fn.type_args)
-    for attribute in _FLAGS:
-        setattr(made, attribute, getattr(fn, attribute))
-    return _at(fn, made)
-
-
-def _assignment(
-    name: str, hidden: str, call: CallExpr, decorated: Decorator
-) -> AssignmentStmt:
-    call.args.insert(1, _at(call, NameExpr(hidden)))
-    call.arg_kinds.insert(1, ARG_POS)
-    call.arg_names.insert(1, None)
-    value: Expression = call
-    for outer in reversed(decorated.decorators[:-1]):
-        value = _at(outer, CallExpr(outer, [value], [ARG_POS], [None]))
-    target = _at(decorated.func, NameExpr(name))
-    return _at(call, AssignmentStmt([target], value))
-
-
-def _at(place: Context, made: _ContextT) -> _ContextT:
-    made.set_line(place)
-    return made
-
-
-def _spelled(expression: Expression) -> str:
-    if isinstance(expression, NameExpr):
-        return expression.name
-    if isinstance(expression, MemberExpr):
-        return f"{_spelled(expression.expr)}.{expression.name}"
-    return ""
-
-
-# ---- types ----
-
-
-def plain_operator(mypy_type: Type) -> Type:
-    """Return the type `Operator` for a subclass of it that exists only for pyright."""
-    proper = get_proper_type(mypy_type)
-    if isinstance(proper, Instance):
-        for base in proper.type.mro[1:]:
-            if own_name(base.fullname) == Operator.__name__:
-                return Instance(base, proper.args[:2], proper.line, proper.column)
-    return mypy_type
-
-
-def typed_as(mypy_type: Type, function: Function | None) -> Type:
-    """Return the type of an operator or decorator, with a function's types as written.
-
-    When mypy solves type variables, Any inside a type counts as unknown. A function
-    with overloads, such as `numpy.sum`, would then return Any.
-    """
-    made = get_proper_type(mypy_type)
-    if isinstance(made, CallableType):
-        return made.copy_modified(ret_type=typed_as(made.ret_type, function))
-    if function is None or not isinstance(made, Instance) or len(made.args) != 2:
-        return mypy_type
-    fn = function.type
-    if fn.variables:
-        return mypy_type
-    taken = Parameters(fn.arg_types, fn.arg_kinds, fn.arg_names)
-    return made.copy_modified(args=[taken, fn.ret_type])
-
-
-def with_overloads(mypy_type: Type, overloads: Type | None) -> Type:
-    """Return the type of an operator whose function has these overloads."""
-    made, proper = get_proper_type(mypy_type), get_proper_type(overloads)
-    if not isinstance(made, Instance) or not isinstance(proper, Overloaded):
-        return mypy_type
-    items = [
-        item.copy_modified(name=(item.name or "").removesuffix(HIDDEN), definition=None)
-        for item in proper.items
-    ]
-    return made.copy_with_extra_attr(_ATTRIBUTE, Overloaded(items))
-
-
-def overloads_of(mypy_type: Type | None) -> Overloaded | None:
-    """Return the overloads of an operator's function, or None."""
-    proper = get_proper_type(mypy_type)
-    if not isinstance(proper, Instance) or proper.extra_attrs is None:
-        return None
-    kept = get_proper_type(proper.extra_attrs.attrs.get(_ATTRIBUTE))
-    return kept if isinstance(kept, Overloaded) else None
-
-
-# ---- checks ----
-
-
-def wrong_overloads(
-    api: TypeChecker, function: Function, schema: Schema
-) -> Iterator[tuple[SchemaError, Function]]:
-    """Yield an error for each overload that does not fit the schema."""
-    for number, overload in enumerate(function.overloads, 1):
-        try:
-            check_overload(_stand_in(api, overload), number, schema)
-        except SchemaError as error:
-            yield error, overload
-
-
-def _stand_in(api: TypeChecker, overload: Function) -> Callable[..., Any]:
-    """Return a function with those annotations of an overload that can be read."""
-    given = [
-        p.replace(annotation=_annotation(api, overload, i))
-        for i, p in enumerate(overload.parameters)
-    ]
-    return stand_in(overload.name, given, _annotation(api, overload, -1))
-
-
-def _annotation(api: TypeChecker, overload: Function, index: int) -> Any:
-    hint = overload.result if index < 0 else overload.hint(index)
-    if hint is None:
-        return inspect.Parameter.empty
-    try:
-        device = device_of(overload.spelled(index), hint, api.tree.names)
-        return device or annotation_of(hint, api.tree.fullname)
-    except (Unfamiliar, RecursionError):
-        return inspect.Parameter.empty
-
-
 # ---- definitions, checked as `custom_op` and `define` check them ----
-
 
 # A class in a schema string; only the running program can find it.
 _CLASS = re.compile(r"[^\W\d]\w*\.[^\W\d]")
@@ -631,3 +408,223 @@ def schema_of(
         records.report(api, error, given, code)
         return None
     return schema
+
+
+# ---- operators of functions with overloads ----
+
+_ContextT = TypeVar("_ContextT", bound=Context)
+_ATTRIBUTE = "__customop_overloads__"
+_TYPING = ("typing", "typing_extensions")
+# Imports that give a module the name `overload`.
+_OVERLOADS = {*_TYPING, *(f"{module}.overload" for module in _TYPING)}
+
+
+# ---- the tree of a module ----
+
+
+def split_off(tree: MypyFile) -> None:
+    """Rename the overloads of operators in a module, and assign the operators."""
+    if not _may_have_overloads(tree):
+        return
+    names = {name for statement in tree.imports for name in _spellings(statement)}
+    if names:
+        _split_in(tree.defs, names)
+
+
+def _may_have_overloads(tree: MypyFile) -> bool:
+    for statement in tree.imports:
+        if isinstance(statement, Import):
+            names = [module for module, _ in statement.ids]
+        elif isinstance(statement, ImportFrom) and statement.id in _TYPING:
+            names = [f"{statement.id}.{name}" for name, _ in statement.names]
+        else:
+            continue
+        if not _OVERLOADS.isdisjoint(names):
+            return True
+    return False
+
+
+def _spellings(statement: Statement) -> Iterator[str]:
+    """Yield the names that `custom_op` has after an import."""
+    if isinstance(statement, Import):
+        for module, name in statement.ids:
+            if module == PACKAGE:
+                yield f"{name or module}.custom_op"
+    elif isinstance(statement, ImportFrom) and is_ours(statement.id):
+        for imported, name in statement.names:
+            if imported == "custom_op":
+                yield name or imported
+
+
+def _split_in(body: list[Statement], names: set[str]) -> None:
+    for statement in [*body]:
+        for inner in _blocks(statement):
+            _split_in(inner.body, names)
+        made = _made(statement, names)
+        if made is not None:
+            body.insert(body.index(statement) + 1, made)
+
+
+def _blocks(statement: Statement) -> list[Block]:
+    """Return the inner blocks of a statement that may define operators."""
+    function = statement.func if isinstance(statement, Decorator) else statement
+    if isinstance(function, FuncDef):
+        return [function.body]
+    if isinstance(statement, IfStmt):
+        return [
+            *statement.body,
+            *([statement.else_body] if statement.else_body else []),
+        ]
+    return []
+
+
+def _made(statement: Statement, names: set[str]) -> AssignmentStmt | None:
+    """Return the assignment of an operator decorated below overloads, or None."""
+    if not isinstance(statement, OverloadedFuncDef):
+        return None
+    decorated = [part for part in statement.items if isinstance(part, Decorator)]
+    if not decorated or len(decorated) < len(statement.items):
+        return None
+    *stubs, last = decorated
+    call = last.decorators[-1] if last.decorators else None
+    if not isinstance(call, CallExpr) or _spelled(call.callee) not in names:
+        return None
+    hidden = f"{last.name}{HIDDEN}"
+    parts: list[Decorator | FuncDef] = [_renamed_stub(stub, hidden) for stub in stubs]
+    parts.append(_renamed(last.func, hidden))
+    statement.items[:] = statement.unanalyzed_items[:] = parts
+    return _assignment(last.name, hidden, call, last)
+
+
+def _renamed_stub(stub: Decorator, name: str) -> Decorator:
+    var = Var(name)
+    var.is_ready = stub.var.is_ready
+    made = Decorator(_renamed(stub.func, name), stub.decorators, _at(stub.var, var))
+    made.func.is_decorated = True
+    return _at(stub, made)
+
+
+# Attributes of a function other than its parameters and body.
+_FLAGS = (
+    *("is_generator", "is_coroutine", "is_async_generator", "is_conditional"),
+    *("is_mypy_only", "docstring", "type", "unanalyzed_type"),
+)
+
+
+def _renamed(fn: FuncDef, name: str) -> FuncDef:
+    made = FuncDef(name, fn.arguments, fn.body, type_args=fn.type_args)
+    for attribute in _FLAGS:
+        setattr(made, attribute, getattr(fn, attribute))
+    return _at(fn, made)
+
+
+def _assignment(
+    name: str, hidden: str, call: CallExpr, decorated: Decorator
+) -> AssignmentStmt:
+    call.args.insert(1, _at(call, NameExpr(hidden)))
+    call.arg_kinds.insert(1, ARG_POS)
+    call.arg_names.insert(1, None)
+    value: Expression = call
+    for outer in reversed(decorated.decorators[:-1]):
+        value = _at(outer, CallExpr(outer, [value], [ARG_POS], [None]))
+    target = _at(decorated.func, NameExpr(name))
+    return _at(call, AssignmentStmt([target], value))
+
+
+def _at(place: Context, made: _ContextT) -> _ContextT:
+    made.set_line(place)
+    return made
+
+
+def _spelled(expression: Expression) -> str:
+    if isinstance(expression, NameExpr):
+        return expression.name
+    if isinstance(expression, MemberExpr):
+        return f"{_spelled(expression.expr)}.{expression.name}"
+    return ""
+
+
+# ---- types ----
+
+
+def plain_operator(mypy_type: Type) -> Type:
+    """Return the type `Operator` for a subclass of it that exists only for pyright."""
+    proper = get_proper_type(mypy_type)
+    if isinstance(proper, Instance):
+        for base in proper.type.mro[1:]:
+            if own_name(base.fullname) == Operator.__name__:
+                return Instance(base, proper.args[:2], proper.line, proper.column)
+    return mypy_type
+
+
+def typed_as(mypy_type: Type, function: Function | None) -> Type:
+    """Return the type of an operator or decorator, with a function's types as written.
+
+    When mypy solves type variables, Any inside a type counts as unknown. A function
+    with overloads, such as `numpy.sum`, would then return Any.
+    """
+    made = get_proper_type(mypy_type)
+    if isinstance(made, CallableType):
+        return made.copy_modified(ret_type=typed_as(made.ret_type, function))
+    if function is None or not isinstance(made, Instance) or len(made.args) != 2:
+        return mypy_type
+    fn = function.type
+    if fn.variables:
+        return mypy_type
+    taken = Parameters(fn.arg_types, fn.arg_kinds, fn.arg_names)
+    return made.copy_modified(args=[taken, fn.ret_type])
+
+
+def with_overloads(mypy_type: Type, overloads: Type | None) -> Type:
+    """Return the type of an operator whose function has these overloads."""
+    made, proper = get_proper_type(mypy_type), get_proper_type(overloads)
+    if not isinstance(made, Instance) or not isinstance(proper, Overloaded):
+        return mypy_type
+    items = [
+        item.copy_modified(name=(item.name or "").removesuffix(HIDDEN), definition=None)
+        for item in proper.items
+    ]
+    return made.copy_with_extra_attr(_ATTRIBUTE, Overloaded(items))
+
+
+def overloads_of(mypy_type: Type | None) -> Overloaded | None:
+    """Return the overloads of an operator's function, or None."""
+    proper = get_proper_type(mypy_type)
+    if not isinstance(proper, Instance) or proper.extra_attrs is None:
+        return None
+    kept = get_proper_type(proper.extra_attrs.attrs.get(_ATTRIBUTE))
+    return kept if isinstance(kept, Overloaded) else None
+
+
+# ---- checks ----
+
+
+def wrong_overloads(
+    api: TypeChecker, function: Function, schema: Schema
+) -> Iterator[tuple[SchemaError, Function]]:
+    """Yield an error for each overload that does not fit the schema."""
+    for number, overload in enumerate(function.overloads, 1):
+        try:
+            check_overload(_stand_in(api, overload), number, schema)
+        except SchemaError as error:
+            yield error, overload
+
+
+def _stand_in(api: TypeChecker, overload: Function) -> Callable[..., Any]:
+    """Return a function with those annotations of an overload that can be read."""
+    given = [
+        p.replace(annotation=_annotation(api, overload, i))
+        for i, p in enumerate(overload.parameters)
+    ]
+    return stand_in(overload.name, given, _annotation(api, overload, -1))
+
+
+def _annotation(api: TypeChecker, overload: Function, index: int) -> Any:
+    hint = overload.result if index < 0 else overload.hint(index)
+    if hint is None:
+        return inspect.Parameter.empty
+    try:
+        device = device_of(overload.spelled(index), hint, api.tree.names)
+        return device or annotation_of(hint, api.tree.fullname)
+    except (Unfamiliar, RecursionError):
+        return inspect.Parameter.empty

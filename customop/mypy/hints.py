@@ -66,7 +66,6 @@ from customop.schema.tags import Tag
 
 # ---- names of this package, without their modules ----
 
-
 # Functions that define an operator with a given name.
 DEFINING = ("custom_op", "define")
 
@@ -122,6 +121,27 @@ def own_name(fullname: str) -> str:
 # ---- convert mypy's types to runtime annotations ----
 # Then `customop.schema.annotations` decides which annotations have a schema type, and
 # words the errors for the others.
+
+
+def annotation_of(mypy_type: Type, module: str) -> Any:
+    """Return the runtime annotation for a type, as seen from a module.
+
+    Raises
+    ------
+    Unfamiliar
+        If only the running program knows what a part of it means.
+    """
+    if isinstance(mypy_type, TypeAliasType):
+        name = _short(mypy_type.alias.fullname) if mypy_type.alias is not None else ""
+        if name in _ALIASES:
+            return _ALIASES[name]
+        if isinstance(get_proper_type(mypy_type), AnyType):
+            raise Unfamiliar  # the alias may be Any only for type checkers
+    proper = get_proper_type(mypy_type)
+    for cls, make in _FORMS.items():
+        if isinstance(proper, cls):
+            return make(proper, module)
+    raise Unfamiliar
 
 
 class Unfamiliar(Exception):
@@ -216,27 +236,6 @@ def _full_name(word: str, names: SymbolTable) -> str:
         node = None if symbol is None else symbol.node
         symbol = node.names.get(part) if isinstance(node, MypyFile) else None
     return (symbol.fullname or "") if symbol is not None else ""
-
-
-def annotation_of(mypy_type: Type, module: str) -> Any:
-    """Return the runtime annotation for a type, as seen from a module.
-
-    Raises
-    ------
-    Unfamiliar
-        If only the running program knows what a part of it means.
-    """
-    if isinstance(mypy_type, TypeAliasType):
-        name = _short(mypy_type.alias.fullname) if mypy_type.alias is not None else ""
-        if name in _ALIASES:
-            return _ALIASES[name]
-        if isinstance(get_proper_type(mypy_type), AnyType):
-            raise Unfamiliar  # the alias may be Any only for type checkers
-    proper = get_proper_type(mypy_type)
-    for cls, make in _FORMS.items():
-        if isinstance(proper, cls):
-            return make(proper, module)
-    raise Unfamiliar
 
 
 def _of_any(proper: AnyType, module: str) -> Any:
@@ -455,23 +454,6 @@ _FORMS: dict[type[ProperType], Callable[[Any, str], Any]] = {
 # ---- values of expressions in the source ----
 
 
-_NAMED: dict[str, Any] = {
-    "builtins.True": True,
-    "builtins.False": False,
-    "builtins.None": None,
-    **{
-        f"{module}.{name}": getattr(math, name)
-        for module in ("math", "numpy")
-        for name in ("inf", "nan", "pi", "e")
-    },
-}
-_SEQUENCES: dict[type[Expression], Any] = {
-    ListExpr: list,
-    TupleExpr: tuple,
-    SetExpr: set,
-}
-
-
 def constant(expression: Expression) -> Any:
     """Return the value of an expression.
 
@@ -494,6 +476,16 @@ def constant(expression: Expression) -> Any:
     return make([constant(item) for item in expression.items])  # type: ignore[attr-defined]  # all three have it
 
 
+def constant_or(expression: Expression | None, otherwise: Any) -> Any:
+    """Return the value of an expression, or `otherwise` if it is not visible."""
+    if expression is None:
+        return otherwise
+    try:
+        return constant(expression)
+    except Unfamiliar:
+        return otherwise
+
+
 def _of_name(expression: NameExpr | MemberExpr) -> Any:
     if expression.fullname in _NAMED:
         return _NAMED[expression.fullname]
@@ -508,11 +500,18 @@ def _of_name(expression: NameExpr | MemberExpr) -> Any:
     raise Unfamiliar
 
 
-def constant_or(expression: Expression | None, otherwise: Any) -> Any:
-    """Return the value of an expression, or `otherwise` if it is not visible."""
-    if expression is None:
-        return otherwise
-    try:
-        return constant(expression)
-    except Unfamiliar:
-        return otherwise
+_NAMED: dict[str, Any] = {
+    "builtins.True": True,
+    "builtins.False": False,
+    "builtins.None": None,
+    **{
+        f"{module}.{name}": getattr(math, name)
+        for module in ("math", "numpy")
+        for name in ("inf", "nan", "pi", "e")
+    },
+}
+_SEQUENCES: dict[type[Expression], Any] = {
+    ListExpr: list,
+    TupleExpr: tuple,
+    SetExpr: set,
+}

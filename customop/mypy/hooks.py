@@ -86,8 +86,98 @@ from customop.mypy.transform_calls import (
     result_of_ufunc,
 )
 
-# ---- a call that mypy asks about ----
+# ---- the plugin ----
+# mypy calls its hooks for functions and methods of this package.
 
+
+class CustomOpPlugin(Plugin):
+    """Answers mypy's questions; see `customop.mypy`.
+
+    Knowledge about operators is kept in their types. What the plugin itself remembers
+    is dropped when mypy reads a module again.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.surveys = Surveys()
+        self.program = Program(self.surveys)
+        self._is_daemon = options.fine_grained_incremental
+
+    def set_modules(self, modules: dict[str, MypyFile]) -> None:
+        """Remember all modules of the program; mypy calls this once."""
+        super().set_modules(modules)
+        self.program.imports.modules = modules
+
+    def get_function_hook(
+        self, fullname: str
+    ) -> Callable[[FunctionContext], Type] | None:
+        """Return the answer for a call of a function or class, or None."""
+        if is_numpy_function(fullname):
+            return result_of_function
+        return self._hook(FUNCTIONS.get(own_name(fullname)))
+
+    def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
+        """Return the answer for a call of a method, or None."""
+        if is_ufunc_call(fullname):
+            return result_of_ufunc
+        if is_arithmetic(fullname):
+            return result_of_arithmetic
+        return self._hook(METHODS.get(own_name(fullname)))
+
+    def get_attribute_hook(
+        self, fullname: str
+    ) -> Callable[[AttributeContext], Type] | None:
+        """Return the answer for an attribute of `ops`, a namespace or a packet."""
+        answer = attribute_of(own_name(fullname))
+        return None if answer is None else partial(answer, self.program)
+
+    def get_method_signature_hook(
+        self, fullname: str
+    ) -> Callable[[MethodSigContext], FunctionLike] | None:
+        """Return the answer for the call signature of an operator or packet."""
+        answer = call_of(own_name(fullname))
+        return None if answer is None else partial(answer, self.program)
+
+    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        """Return no dependencies; mypy has read a module, so forget what was known."""
+        self.program.forget(file.fullname)
+        if may_define(file):
+            split_off(file)
+        return []
+
+    def report_config_data(self, ctx: ReportConfigContext) -> Any:
+        """Return data for mypy's cache of a module; mypy calls this before writing it.
+
+        mypy uses a cache only if the answer equals the data in it. When asked for that,
+        the answer is None, so a module with data in its cache is always checked again.
+        """
+        module = self.program.imports.modules.get(ctx.id)
+        if ctx.is_check or module is None or not may_define(module):
+            return None
+        self.program.imports.seal(module)
+        return self.program.places_shown(module)
+
+    def get_additional_indirect_deps(self, file: MypyFile) -> set[str]:
+        """Return no dependencies; note that the daemon has checked a module."""
+        if self._is_daemon and may_define(file):
+            self.program.imports.seal(file)
+            self.program.look_again(file)
+        return set()
+
+    def _hook(self, answer: Answer | None) -> Callable[[Any], Type] | None:
+        return None if answer is None else partial(self._answer, answer)
+
+    def _answer(self, answer: Answer, context: AnyContext) -> Type:
+        api = checker(context)
+        # Users only wait for their own modules; those of this package are right.
+        if records.has_failed(api) or is_ours(api.tree.fullname):
+            return context.default_return_type
+        asked = Asked(self.program, self.surveys, context)
+        self.program.check_imports(asked.api)
+        return answer(asked)
+
+
+# ---- a call that mypy asks about ----
 
 # An operator and its type, which is None if unknown.
 Subject: TypeAlias = tuple[Record, Type | None]
@@ -428,6 +518,18 @@ METHODS: dict[str, Answer] = {
 # ---- answers for attributes of `ops`, and for the types of calls ----
 
 
+def attribute_of(name: str) -> _Attribute | None:
+    """Return the answer for an attribute such as ``Operator.call``."""
+    if name == f"{_OPERATOR}.call":
+        return _attribute
+    return _ATTRIBUTES.get(name.rpartition(".")[0])
+
+
+def call_of(name: str) -> _Call | None:
+    """Return the answer for the type of a method such as ``Operator.__call__``."""
+    return _CALLS.get(name)
+
+
 def _namespace(program: Program, context: AttributeContext) -> Type:
     if not isinstance(context.context, MemberExpr):
         return context.default_attr_type
@@ -500,106 +602,3 @@ _CALLS: dict[str, _Call] = {
     f"{_OPERATOR}.__call__": _call,
     f"{_OPERATOR}.dispatch": _call,
 }
-
-
-def attribute_of(name: str) -> _Attribute | None:
-    """Return the answer for an attribute such as ``Operator.call``."""
-    if name == f"{_OPERATOR}.call":
-        return _attribute
-    return _ATTRIBUTES.get(name.rpartition(".")[0])
-
-
-def call_of(name: str) -> _Call | None:
-    """Return the answer for the type of a method such as ``Operator.__call__``."""
-    return _CALLS.get(name)
-
-
-# ---- the plugin ----
-# mypy calls its hooks for functions and methods of this package.
-
-
-class CustomOpPlugin(Plugin):
-    """Answers mypy's questions; see `customop.mypy`.
-
-    Knowledge about operators is kept in their types. What the plugin itself remembers
-    is dropped when mypy reads a module again.
-    """
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self.surveys = Surveys()
-        self.program = Program(self.surveys)
-        self._is_daemon = options.fine_grained_incremental
-
-    def set_modules(self, modules: dict[str, MypyFile]) -> None:
-        """Remember all modules of the program; mypy calls this once."""
-        super().set_modules(modules)
-        self.program.imports.modules = modules
-
-    def get_function_hook(
-        self, fullname: str
-    ) -> Callable[[FunctionContext], Type] | None:
-        """Return the answer for a call of a function or class, or None."""
-        if is_numpy_function(fullname):
-            return result_of_function
-        return self._hook(FUNCTIONS.get(own_name(fullname)))
-
-    def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
-        """Return the answer for a call of a method, or None."""
-        if is_ufunc_call(fullname):
-            return result_of_ufunc
-        if is_arithmetic(fullname):
-            return result_of_arithmetic
-        return self._hook(METHODS.get(own_name(fullname)))
-
-    def get_attribute_hook(
-        self, fullname: str
-    ) -> Callable[[AttributeContext], Type] | None:
-        """Return the answer for an attribute of `ops`, a namespace or a packet."""
-        answer = attribute_of(own_name(fullname))
-        return None if answer is None else partial(answer, self.program)
-
-    def get_method_signature_hook(
-        self, fullname: str
-    ) -> Callable[[MethodSigContext], FunctionLike] | None:
-        """Return the answer for the call signature of an operator or packet."""
-        answer = call_of(own_name(fullname))
-        return None if answer is None else partial(answer, self.program)
-
-    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """Return no dependencies; mypy has read a module, so forget what was known."""
-        self.program.forget(file.fullname)
-        if may_define(file):
-            split_off(file)
-        return []
-
-    def report_config_data(self, ctx: ReportConfigContext) -> Any:
-        """Return data for mypy's cache of a module; mypy calls this before writing it.
-
-        mypy uses a cache only if the answer equals the data in it. When asked for that,
-        the answer is None, so a module with data in its cache is always checked again.
-        """
-        module = self.program.imports.modules.get(ctx.id)
-        if ctx.is_check or module is None or not may_define(module):
-            return None
-        self.program.imports.seal(module)
-        return self.program.places_shown(module)
-
-    def get_additional_indirect_deps(self, file: MypyFile) -> set[str]:
-        """Return no dependencies; note that the daemon has checked a module."""
-        if self._is_daemon and may_define(file):
-            self.program.imports.seal(file)
-            self.program.look_again(file)
-        return set()
-
-    def _hook(self, answer: Answer | None) -> Callable[[Any], Type] | None:
-        return None if answer is None else partial(self._answer, answer)
-
-    def _answer(self, answer: Answer, context: AnyContext) -> Type:
-        api = checker(context)
-        # Users only wait for their own modules; those of this package are right.
-        if records.has_failed(api) or is_ours(api.tree.fullname):
-            return context.default_return_type
-        asked = Asked(self.program, self.surveys, context)
-        self.program.check_imports(asked.api)
-        return answer(asked)

@@ -55,217 +55,8 @@ from customop.mypy.source import Surveys, imported_names
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-
-# ---- which modules a module sees, and a digest of their operators ----
-
-
-# Before checking a module again, mypy's daemon deletes its symbols except those with
-# this sign, which no name in a program contains.
-SUMMARY = "customop@names"
-
-
-# A global name of an operator, its record and its type.
-Named = tuple[str, Record, Type]
-
-
-def _operators_of(module: MypyFile) -> Iterator[Named]:
-    for name, symbol in module.names.items():
-        operator_type = _type_of(symbol, module)
-        record = recall(operator_type)
-        if operator_type is not None and record is not None and record.has_schema:
-            yield name, record, operator_type
-
-
-def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
-    node = symbol.node
-    node = node.var if isinstance(node, Decorator) else node
-    if not isinstance(node, Var) or node.fullname.rpartition(".")[0] != module.fullname:
-        return None
-    return node.type
-
-
-class Imports:
-    """The modules of a program, and what they import.
-
-    Attributes
-    ----------
-    modules : dict
-        Name -> module, for the whole program; filled by mypy.
-    """
-
-    def __init__(self) -> None:
-        self.modules: dict[str, MypyFile] = {}
-        self._direct: dict[str, list[MypyFile]] = {}
-        # Name of a checked module -> the modules with operators that it sees.
-        self._sealed: dict[str, frozenset[str]] = {}
-        self._digests: dict[str, str] = {}
-        self._operators: dict[str, list[Named]] = {}
-
-    def forget(self) -> None:
-        """Forget everything, because a module has changed."""
-        self._direct.clear()
-        self._sealed.clear()
-        self._digests.clear()
-        self._operators.clear()
-
-    def operators(self, module: MypyFile) -> list[Named]:
-        """Return the operators that a module defines, with their global names."""
-        found = self._operators.get(module.fullname)
-        return [*_operators_of(module)] if found is None else found
-
-    def direct(self, module: MypyFile) -> list[MypyFile]:
-        """Return the modules that a module imports from; no stubs, not this package.
-
-        Neither stubs nor this package define operators that the plugin knows.
-        """
-        found = self._direct.get(module.fullname)
-        if found is None:
-            found = [*dict.fromkeys(self._owners(module))]
-            self._direct[module.fullname] = found
-        return found
-
-    def _owners(self, module: MypyFile) -> Iterator[MypyFile]:
-        for symbol in module.names.values():
-            owner = symbol.node
-            if not isinstance(owner, MypyFile):
-                name = (symbol.fullname or "").rpartition(".")[0]
-                owner = self.modules.get(name)
-            if owner is not None and owner is not module and may_define(owner):
-                yield owner
-
-    def reachable(self, module: MypyFile) -> list[MypyFile]:
-        """Return a module and everything it imports, directly or indirectly."""
-        found = {module.fullname: module}
-        waiting = [module]
-        while waiting:
-            for other in self.direct(waiting.pop()):
-                if other.fullname not in found:
-                    found[other.fullname] = other
-                    waiting.append(other)
-        return [*found.values()]
-
-    def with_operators(self, module: MypyFile) -> set[str]:
-        """Return names of the modules with operators that a module sees."""
-        found: set[str] = set()
-        seen, waiting = {module.fullname}, [module]
-        while waiting:
-            current = waiting.pop()
-            if self._digest(current):
-                found.add(current.fullname)
-            for other in self.direct(current):
-                if other.fullname in self._sealed:
-                    found |= self._sealed[other.fullname]
-                elif other.fullname not in seen:
-                    seen.add(other.fullname)
-                    waiting.append(other)
-        return found
-
-    def _digest(self, module: MypyFile) -> str:
-        """Return a digest of the operators that a module defines, "" if it has none."""
-        if module.fullname in self._digests:
-            return self._digests[module.fullname]
-        return _hash(
-            f"{name} {record.name} {record.origin} {record.is_sure}"
-            for name, record, _ in self.operators(module)
-        )
-
-    # ---- the symbol ----
-
-    def seal(self, module: MypyFile) -> None:
-        """Give a checked module the symbol that summarizes what it sees."""
-        self._operators[module.fullname] = [*_operators_of(module)]
-        seen = frozenset(self.with_operators(module))
-        self._sealed[module.fullname] = seen
-        self._digests[module.fullname] = self._digest(module)
-        module.names.pop(SUMMARY, None)
-        text = self._type_of_text()
-        if seen and text is not None:
-            digest = _hash(f"{n} {self._digest(self.modules[n])}" for n in seen)
-            name, line = f"{module.fullname}.{SUMMARY}", -1
-            alias = TypeAlias(LiteralType(digest, text), name, module.fullname, line, 0)
-            module.names[SUMMARY] = SymbolTableNode(GDEF, alias, module_public=False)
-
-    def _type_of_text(self) -> Instance | None:
-        builtins = self.modules.get("builtins")
-        node = None if builtins is None else builtins.names["str"].node
-        return Instance(node, []) if isinstance(node, TypeInfo) else None
-
-    # ---- the place of a definition ----
-
-    def place(self, record: Record) -> str:
-        """Return file and line of a definition, or only the file.
-
-        Records contain no lines, because every edit above an operator would change its
-        type.
-        """
-        module, _, count = record.origin.rpartition("#")
-        tree = self.modules.get(module)
-        if tree is None:
-            return module
-        lines = dict(enumerate(_lines_of(Path(tree.path), record.name)))
-        line = lines.get(int(count))
-        return tree.path if line is None else f"{tree.path}:{line}"
-
-
-def may_define(module: MypyFile) -> bool:
-    """Return whether a module can define operators that the plugin knows."""
-    return not (module.is_stub or is_ours(module.fullname))
-
-
-def _hash(texts: Iterable[str]) -> str:
-    joined = "\n".join(sorted(texts))
-    return blake2b(joined.encode(), digest_size=8).hexdigest() if joined else ""
-
-
-def _lines_of(path: Path, qualname: str) -> list[int]:
-    """Return the lines of calls in a file that define an operator with this name."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError):  # mypy may read newer syntax than this Python
-        return []
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _called(node.func) in DEFINING
-    ]
-    return sorted(
-        call.lineno
-        for call in calls
-        for name in call.args[:1]
-        if isinstance(name, ast.Constant) and name.value == qualname
-    )
-
-
-def _called(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
 # ---- program ----
 # Finds the operators that the checked module sees, its own and imported ones.
-
-
-# The characters in which names of a series of operators differ.
-_SERIES = re.compile(r"[\d_]")
-
-
-@dataclass(frozen=True)
-class Found:
-    """An operator, and the global name that it has in a module."""
-
-    record: Record
-    type: Type
-    module: str
-    name: str
-
-
-def is_operator(mypy_type: Type | None) -> bool:
-    """Return whether a type is `Operator`."""
-    proper = get_proper_type(mypy_type)
-    if not isinstance(proper, Instance):
-        return False
-    return own_name(proper.type.fullname) == Operator.__name__
 
 
 class Program:
@@ -477,6 +268,32 @@ class Program:
         return {module.fullname for modules in found for module in modules}
 
 
+# Before checking a module again, mypy's daemon deletes its symbols except those with
+# this sign, which no name in a program contains.
+SUMMARY = "customop@names"
+
+# The characters in which names of a series of operators differ.
+_SERIES = re.compile(r"[\d_]")
+
+
+@dataclass(frozen=True)
+class Found:
+    """An operator, and the global name that it has in a module."""
+
+    record: Record
+    type: Type
+    module: str
+    name: str
+
+
+def is_operator(mypy_type: Type | None) -> bool:
+    """Return whether a type is `Operator`."""
+    proper = get_proper_type(mypy_type)
+    if not isinstance(proper, Instance):
+        return False
+    return own_name(proper.type.fullname) == Operator.__name__
+
+
 def _rivals(found: list[Found]) -> list[Found]:
     """Return the definitions of a name that imports of several modules always run."""
     origins = {f.record.origin: f for f in found if f.record.is_sure}
@@ -503,3 +320,183 @@ def signature_of(mypy_type: Type) -> FunctionLike | None:
         return overloads
     found = get_proper_type(find_member("__call__", proper, proper))
     return found if isinstance(found, CallableType) else None
+
+
+# ---- which modules a module sees, and a digest of their operators ----
+
+# A global name of an operator, its record and its type.
+Named = tuple[str, Record, Type]
+
+
+def _operators_of(module: MypyFile) -> Iterator[Named]:
+    for name, symbol in module.names.items():
+        operator_type = _type_of(symbol, module)
+        record = recall(operator_type)
+        if operator_type is not None and record is not None and record.has_schema:
+            yield name, record, operator_type
+
+
+def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
+    node = symbol.node
+    node = node.var if isinstance(node, Decorator) else node
+    if not isinstance(node, Var) or node.fullname.rpartition(".")[0] != module.fullname:
+        return None
+    return node.type
+
+
+class Imports:
+    """The modules of a program, and what they import.
+
+    Attributes
+    ----------
+    modules : dict
+        Name -> module, for the whole program; filled by mypy.
+    """
+
+    def __init__(self) -> None:
+        self.modules: dict[str, MypyFile] = {}
+        self._direct: dict[str, list[MypyFile]] = {}
+        # Name of a checked module -> the modules with operators that it sees.
+        self._sealed: dict[str, frozenset[str]] = {}
+        self._digests: dict[str, str] = {}
+        self._operators: dict[str, list[Named]] = {}
+
+    def forget(self) -> None:
+        """Forget everything, because a module has changed."""
+        self._direct.clear()
+        self._sealed.clear()
+        self._digests.clear()
+        self._operators.clear()
+
+    def operators(self, module: MypyFile) -> list[Named]:
+        """Return the operators that a module defines, with their global names."""
+        found = self._operators.get(module.fullname)
+        return [*_operators_of(module)] if found is None else found
+
+    def direct(self, module: MypyFile) -> list[MypyFile]:
+        """Return the modules that a module imports from; no stubs, not this package.
+
+        Neither stubs nor this package define operators that the plugin knows.
+        """
+        found = self._direct.get(module.fullname)
+        if found is None:
+            found = [*dict.fromkeys(self._owners(module))]
+            self._direct[module.fullname] = found
+        return found
+
+    def _owners(self, module: MypyFile) -> Iterator[MypyFile]:
+        for symbol in module.names.values():
+            owner = symbol.node
+            if not isinstance(owner, MypyFile):
+                name = (symbol.fullname or "").rpartition(".")[0]
+                owner = self.modules.get(name)
+            if owner is not None and owner is not module and may_define(owner):
+                yield owner
+
+    def reachable(self, module: MypyFile) -> list[MypyFile]:
+        """Return a module and everything it imports, directly or indirectly."""
+        found = {module.fullname: module}
+        waiting = [module]
+        while waiting:
+            for other in self.direct(waiting.pop()):
+                if other.fullname not in found:
+                    found[other.fullname] = other
+                    waiting.append(other)
+        return [*found.values()]
+
+    def with_operators(self, module: MypyFile) -> set[str]:
+        """Return names of the modules with operators that a module sees."""
+        found: set[str] = set()
+        seen, waiting = {module.fullname}, [module]
+        while waiting:
+            current = waiting.pop()
+            if self._digest(current):
+                found.add(current.fullname)
+            for other in self.direct(current):
+                if other.fullname in self._sealed:
+                    found |= self._sealed[other.fullname]
+                elif other.fullname not in seen:
+                    seen.add(other.fullname)
+                    waiting.append(other)
+        return found
+
+    def _digest(self, module: MypyFile) -> str:
+        """Return a digest of the operators that a module defines, "" if it has none."""
+        if module.fullname in self._digests:
+            return self._digests[module.fullname]
+        return _hash(
+            f"{name} {record.name} {record.origin} {record.is_sure}"
+            for name, record, _ in self.operators(module)
+        )
+
+    # ---- the symbol ----
+
+    def seal(self, module: MypyFile) -> None:
+        """Give a checked module the symbol that summarizes what it sees."""
+        self._operators[module.fullname] = [*_operators_of(module)]
+        seen = frozenset(self.with_operators(module))
+        self._sealed[module.fullname] = seen
+        self._digests[module.fullname] = self._digest(module)
+        module.names.pop(SUMMARY, None)
+        text = self._type_of_text()
+        if seen and text is not None:
+            digest = _hash(f"{n} {self._digest(self.modules[n])}" for n in seen)
+            name, line = f"{module.fullname}.{SUMMARY}", -1
+            alias = TypeAlias(LiteralType(digest, text), name, module.fullname, line, 0)
+            module.names[SUMMARY] = SymbolTableNode(GDEF, alias, module_public=False)
+
+    def _type_of_text(self) -> Instance | None:
+        builtins = self.modules.get("builtins")
+        node = None if builtins is None else builtins.names["str"].node
+        return Instance(node, []) if isinstance(node, TypeInfo) else None
+
+    # ---- the place of a definition ----
+
+    def place(self, record: Record) -> str:
+        """Return file and line of a definition, or only the file.
+
+        Records contain no lines, because every edit above an operator would change its
+        type.
+        """
+        module, _, count = record.origin.rpartition("#")
+        tree = self.modules.get(module)
+        if tree is None:
+            return module
+        lines = dict(enumerate(_lines_of(Path(tree.path), record.name)))
+        line = lines.get(int(count))
+        return tree.path if line is None else f"{tree.path}:{line}"
+
+
+def may_define(module: MypyFile) -> bool:
+    """Return whether a module can define operators that the plugin knows."""
+    return not (module.is_stub or is_ours(module.fullname))
+
+
+def _hash(texts: Iterable[str]) -> str:
+    joined = "\n".join(sorted(texts))
+    return blake2b(joined.encode(), digest_size=8).hexdigest() if joined else ""
+
+
+def _lines_of(path: Path, qualname: str) -> list[int]:
+    """Return the lines of calls in a file that define an operator with this name."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError):  # mypy may read newer syntax than this Python
+        return []
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node.func) in DEFINING
+    ]
+    return sorted(
+        call.lineno
+        for call in calls
+        for name in call.args[:1]
+        if isinstance(name, ast.Constant) and name.value == qualname
+    )
+
+
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

@@ -55,190 +55,6 @@ from customop.transforms.autograd.tape import GradNode
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-
-# ---- attributes of `ctx` that are read but never set ----
-
-
-_KNOWN = {*dir(Context), *dir(GradNode)}
-
-
-class Unset(NamedTuple):
-    """A read of an unset attribute in `backward` or `setup_context`, with its place."""
-
-    by: str
-    name: str
-    line: int
-    column: int
-
-
-class _Uses(NamedTuple):
-    """How a function uses its first parameter: attributes that it reads and sets."""
-
-    reads: list[ast.Attribute]
-    sets: set[str]
-
-
-def unset_attributes(
-    backward: Function, setup_context: Function | None, survey: Survey
-) -> Iterator[Unset]:
-    """Yield reads of attributes that neither function sets, if uses are plain."""
-    mine = _uses(backward, survey)
-    theirs = _uses(setup_context, survey) if setup_context else _Uses([], set())
-    if mine is None or theirs is None:
-        return
-    known = {*_KNOWN, *mine.sets, *theirs.sets}
-    for by, uses in (("setup_context", theirs), ("backward", mine)):
-        for read in uses.reads:
-            if read.attr not in known:
-                yield Unset(by, read.attr, read.lineno, read.col_offset)
-
-
-def known_attribute(name: str) -> str:
-    """Return an attribute of contexts with a similar name, or ""."""
-    return "".join(get_close_matches(name, vars(Context), 1, cutoff=0.85))
-
-
-def _uses(function: Function, survey: Survey) -> _Uses | None:
-    """Return how a function uses its context, or None if the context goes elsewhere."""
-    source = _source(function, survey)
-    given = [*source.args.posonlyargs, *source.args.args] if source else []
-    if source is None or not given:
-        return None
-    name, found = given[0].arg, _Uses([], set())
-    seen: set[ast.AST] = set()
-    for node in ast.walk(source):
-        if isinstance(node, ast.Attribute) and _is_name(node.value, name):
-            seen.add(node.value)
-            if isinstance(node.ctx, ast.Load):
-                found.reads.append(node)
-            else:
-                found.sets.add(node.attr)
-        elif isinstance(node, ast.Call) and _is_name(node.func, "setattr"):
-            target, *rest = node.args
-            if _is_name(target, name) and rest and isinstance(rest[0], ast.Constant):
-                seen.add(target)
-                found.sets.add(str(rest[0].value))
-    names = [node for node in ast.walk(source) if _is_name(node, name)]
-    return found if all(node in seen for node in names) else None
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _source(function: Function, survey: Survey) -> SourceOfFunction | None:
-    node = function.node
-    if node is None:
-        return None
-    kinds = ast.Lambda if isinstance(node, LambdaExpr) else ast.FunctionDef
-    found = [f for f in survey.functions.get(node.line, []) if isinstance(f, kinds)]
-    return found[0] if len(found) == 1 else None
-
-
-# ---- wrong values that rules return ----
-# They are gradients in a tuple, by name or alone, and pairs.
-
-
-# Operators that arrays support but tuples, dicts and None do not.
-_OF_NUMBERS = ("-", "/", "//", "@", "**", "%")
-
-
-class WrongReturn(NamedTuple):
-    """A wrong return: the expression if there is one, what is wrong, and what to do."""
-
-    expression: Expression | None
-    what: str
-    do: str
-
-
-def _returned(function: Function) -> Iterator[Expression]:
-    """Yield the expressions that a function returns; a conditional gives both."""
-    for expression in returned_by(function.node) if function.node is not None else ():
-        yield from _branches(expression)
-
-
-def _branches(expression: Expression) -> Iterator[Expression]:
-    if isinstance(expression, ConditionalExpr):
-        yield from _branches(expression.if_expr)
-        yield from _branches(expression.else_expr)
-    else:
-        yield expression
-
-
-def _is_written_out(expression: Expression) -> bool:
-    """Return whether an expression is a tuple or list of known length."""
-    return isinstance(expression, TupleExpr | ListExpr) and not any(
-        isinstance(item, StarExpr) for item in expression.items
-    )
-
-
-def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
-    """Yield tuples that a rule returns and that are not the required pair."""
-    for found in _returned(function):
-        if not isinstance(found, TupleExpr) or not _is_written_out(found):
-            continue
-        if len(found.items) != 2:
-            what = f"returned {len(found.items)} values"
-            yield WrongReturn(found, what, f"return {returns}")
-
-
-def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
-    """Yield return values of a backward formula that cannot be the gradients."""
-    result = get_proper_type(function.result)
-    returns_array = isinstance(result, Instance) and is_array(result.type)
-    if isinstance(result, NoneType) and not _is_count(1, schema):
-        yield WrongReturn(None, *wrong_single([p.name for p in schema.positional]))
-    for found in _returned(function):
-        wrong = _wrong_value(found, schema, returns_array=returns_array)
-        if wrong is not None:
-            yield WrongReturn(found, *wrong)
-
-
-def _wrong_value(
-    found: Expression, schema: Schema, *, returns_array: bool
-) -> tuple[str, str] | None:
-    names = [p.name for p in schema.positional]
-    if isinstance(found, TupleExpr | ListExpr):
-        return _wrong_items(found, schema) if _is_written_out(found) else None
-    if isinstance(found, DictExpr):
-        known = [*names, *schema.keyword_names]
-        keys = [key.value for key, _ in found.items if isinstance(key, StrExpr)]
-        unknown = [key for key in keys if key not in known]
-        return wrong_name(unknown[0], known) if unknown else None
-    is_one = _is_one_value(found) or (returns_array and isinstance(found, RefExpr))
-    if is_one and len(names) > 1 and not _is_count(1, schema):
-        return wrong_single(names)
-    return None
-
-
-def _wrong_items(found: TupleExpr | ListExpr, schema: Schema) -> tuple[str, str] | None:
-    names, count = [p.name for p in schema.positional], len(found.items)
-    if isinstance(found, ListExpr):
-        return wrong_list(count, names)
-    return None if _is_count(count, schema) else wrong_count(count, names)
-
-
-def _is_one_value(expression: Expression) -> bool:
-    """Return whether an expression is a number or an array, whatever its names mean."""
-    if isinstance(expression, UnaryExpr):
-        return expression.op in ("-", "~")
-    if not isinstance(expression, OpExpr):
-        return False
-    sides = (expression.left, expression.right)
-    return expression.op in _OF_NUMBERS or (
-        expression.op in ("*", "+")
-        and any(isinstance(side, FloatExpr) or _is_one_value(side) for side in sides)
-    )
-
-
-def _is_count(count: int, schema: Schema) -> bool:
-    """Return whether this many gradients can be right; defaults may be left out."""
-    inputs = schema.positional
-    if count >= len(inputs):
-        return count in (len(inputs), len(schema.parameters))
-    return all(p.default is not MISSING for p in inputs[count:])
-
-
 # ---- rules ----
 # Check kernels and rules against their operator, as registration does.
 
@@ -390,3 +206,184 @@ def check_kinds(
     except CustomOpError as error:
         records.report(api, error, context, records.KERNEL)
     return False
+
+
+# ---- attributes of `ctx` that are read but never set ----
+
+_KNOWN = {*dir(Context), *dir(GradNode)}
+
+
+class Unset(NamedTuple):
+    """A read of an unset attribute in `backward` or `setup_context`, with its place."""
+
+    by: str
+    name: str
+    line: int
+    column: int
+
+
+class _Uses(NamedTuple):
+    """How a function uses its first parameter: attributes that it reads and sets."""
+
+    reads: list[ast.Attribute]
+    sets: set[str]
+
+
+def unset_attributes(
+    backward: Function, setup_context: Function | None, survey: Survey
+) -> Iterator[Unset]:
+    """Yield reads of attributes that neither function sets, if uses are plain."""
+    mine = _uses(backward, survey)
+    theirs = _uses(setup_context, survey) if setup_context else _Uses([], set())
+    if mine is None or theirs is None:
+        return
+    known = {*_KNOWN, *mine.sets, *theirs.sets}
+    for by, uses in (("setup_context", theirs), ("backward", mine)):
+        for read in uses.reads:
+            if read.attr not in known:
+                yield Unset(by, read.attr, read.lineno, read.col_offset)
+
+
+def known_attribute(name: str) -> str:
+    """Return an attribute of contexts with a similar name, or ""."""
+    return "".join(get_close_matches(name, vars(Context), 1, cutoff=0.85))
+
+
+def _uses(function: Function, survey: Survey) -> _Uses | None:
+    """Return how a function uses its context, or None if the context goes elsewhere."""
+    source = _source(function, survey)
+    given = [*source.args.posonlyargs, *source.args.args] if source else []
+    if source is None or not given:
+        return None
+    name, found = given[0].arg, _Uses([], set())
+    seen: set[ast.AST] = set()
+    for node in ast.walk(source):
+        if isinstance(node, ast.Attribute) and _is_name(node.value, name):
+            seen.add(node.value)
+            if isinstance(node.ctx, ast.Load):
+                found.reads.append(node)
+            else:
+                found.sets.add(node.attr)
+        elif isinstance(node, ast.Call) and _is_name(node.func, "setattr"):
+            target, *rest = node.args
+            if _is_name(target, name) and rest and isinstance(rest[0], ast.Constant):
+                seen.add(target)
+                found.sets.add(str(rest[0].value))
+    names = [node for node in ast.walk(source) if _is_name(node, name)]
+    return found if all(node in seen for node in names) else None
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _source(function: Function, survey: Survey) -> SourceOfFunction | None:
+    node = function.node
+    if node is None:
+        return None
+    kinds = ast.Lambda if isinstance(node, LambdaExpr) else ast.FunctionDef
+    found = [f for f in survey.functions.get(node.line, []) if isinstance(f, kinds)]
+    return found[0] if len(found) == 1 else None
+
+
+# ---- wrong values that rules return ----
+# They are gradients in a tuple, by name or alone, and pairs.
+
+# Operators that arrays support but tuples, dicts and None do not.
+_OF_NUMBERS = ("-", "/", "//", "@", "**", "%")
+
+
+class WrongReturn(NamedTuple):
+    """A wrong return: the expression if there is one, what is wrong, and what to do."""
+
+    expression: Expression | None
+    what: str
+    do: str
+
+
+def _returned(function: Function) -> Iterator[Expression]:
+    """Yield the expressions that a function returns; a conditional gives both."""
+    for expression in returned_by(function.node) if function.node is not None else ():
+        yield from _branches(expression)
+
+
+def _branches(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, ConditionalExpr):
+        yield from _branches(expression.if_expr)
+        yield from _branches(expression.else_expr)
+    else:
+        yield expression
+
+
+def _is_written_out(expression: Expression) -> bool:
+    """Return whether an expression is a tuple or list of known length."""
+    return isinstance(expression, TupleExpr | ListExpr) and not any(
+        isinstance(item, StarExpr) for item in expression.items
+    )
+
+
+def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
+    """Yield tuples that a rule returns and that are not the required pair."""
+    for found in _returned(function):
+        if not isinstance(found, TupleExpr) or not _is_written_out(found):
+            continue
+        if len(found.items) != 2:
+            what = f"returned {len(found.items)} values"
+            yield WrongReturn(found, what, f"return {returns}")
+
+
+def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
+    """Yield return values of a backward formula that cannot be the gradients."""
+    result = get_proper_type(function.result)
+    returns_array = isinstance(result, Instance) and is_array(result.type)
+    if isinstance(result, NoneType) and not _is_count(1, schema):
+        yield WrongReturn(None, *wrong_single([p.name for p in schema.positional]))
+    for found in _returned(function):
+        wrong = _wrong_value(found, schema, returns_array=returns_array)
+        if wrong is not None:
+            yield WrongReturn(found, *wrong)
+
+
+def _wrong_value(
+    found: Expression, schema: Schema, *, returns_array: bool
+) -> tuple[str, str] | None:
+    names = [p.name for p in schema.positional]
+    if isinstance(found, TupleExpr | ListExpr):
+        return _wrong_items(found, schema) if _is_written_out(found) else None
+    if isinstance(found, DictExpr):
+        known = [*names, *schema.keyword_names]
+        keys = [key.value for key, _ in found.items if isinstance(key, StrExpr)]
+        unknown = [key for key in keys if key not in known]
+        return wrong_name(unknown[0], known) if unknown else None
+    is_one = _is_one_value(found) or (returns_array and isinstance(found, RefExpr))
+    if is_one and len(names) > 1 and not _is_count(1, schema):
+        return wrong_single(names)
+    return None
+
+
+def _wrong_items(found: TupleExpr | ListExpr, schema: Schema) -> tuple[str, str] | None:
+    names, count = [p.name for p in schema.positional], len(found.items)
+    if isinstance(found, ListExpr):
+        return wrong_list(count, names)
+    return None if _is_count(count, schema) else wrong_count(count, names)
+
+
+def _is_one_value(expression: Expression) -> bool:
+    """Return whether an expression is a number or an array, whatever its names mean."""
+    if isinstance(expression, UnaryExpr):
+        return expression.op in ("-", "~")
+    if not isinstance(expression, OpExpr):
+        return False
+    sides = (expression.left, expression.right)
+    return expression.op in _OF_NUMBERS or (
+        expression.op in ("*", "+")
+        and any(isinstance(side, FloatExpr) or _is_one_value(side) for side in sides)
+    )
+
+
+def _is_count(count: int, schema: Schema) -> bool:
+    """Return whether this many gradients can be right; defaults may be left out."""
+    inputs = schema.positional
+    if count >= len(inputs):
+        return count in (len(inputs), len(schema.parameters))
+    return all(p.default is not MISSING for p in inputs[count:])

@@ -43,10 +43,8 @@ from customop.transforms.vmap import other_length
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-
 # ---- calls of transforms ----
 # Checks positions of arguments, entries of `in_dims`, and missing gradients.
-
 
 # Function with an argument `argnums` -> whether it needs a gradient.
 TRANSFORMS = {
@@ -190,7 +188,6 @@ def _may_have_gradient(survey: Survey, node: Decorator | Var, record: Record) ->
 # The stubs return an ndarray or Any for arguments of any class. At runtime the class of
 # the arguments decides, through NumPy's protocols (NEP 13 and 18). For an ndarray with
 # unknown elements several overloads fit, and mypy then returns Any.
-
 
 _NDARRAY = "numpy.ndarray"
 # Functions that make an ndarray of any argument, or refuse it.

@@ -16,208 +16,7 @@ from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.arrays.nested import abbreviated, describe, flatten, show
 from customop.errors import ArgumentError, OpCheckError
 
-# ---- arrays of every kind as vectors of real numbers, and back ----
-
-
-Vector = np.ndarray[Any, np.dtype[Any]]
-
-
-class Space:
-    """Arrays seen as one vector of real numbers; a complex element takes two places.
-
-    Over these numbers every differentiable function has a Jacobian, even one that is
-    not holomorphic, such as abs.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        How messages name the arrays.
-    arrays : tuple of array
-    widths : list of int
-        Numbers in each element, by array.
-    blocks : list of slice
-        Where each array lies in the vector.
-    size : int
-        Length of the vector.
-    is_plain : bool
-        Whether all arrays are C-contiguous float64 arrays of NumPy.
-    """
-
-    __slots__ = ("arrays", "blocks", "is_plain", "labels", "size", "widths")
-
-    def __init__(self, labels: Iterable[str], arrays: Iterable[Any]) -> None:
-        self.labels: tuple[str, ...] = tuple(labels)
-        self.arrays: tuple[Any, ...] = tuple(arrays)
-        # NumPy's own float64 arrays take a third of the time.
-        self.is_plain: bool = all(map(is_plain, self.arrays))
-        if self.is_plain:
-            self.widths: list[int] = [1] * len(self.arrays)
-            lengths = [x.size for x in self.arrays]
-        else:
-            self.widths = [2 if is_complex(dtype_of(x)) else 1 for x in self.arrays]
-            pairs = zip(self.arrays, self.widths, strict=True)
-            lengths = [prod(x.shape) * width for x, width in pairs]
-        ends = list(accumulate(lengths))
-        self.blocks: list[slice] = [
-            slice(end - n, end) for end, n in zip(ends, lengths, strict=True)
-        ]
-        self.size: int = sum(lengths)
-
-    def vector(self, arrays: Sequence[Any]) -> Vector:
-        """Flatten arrays into one vector."""
-        if len(arrays) == 1 and is_plain(arrays[0]):
-            return arrays[0].flatten()  # type: ignore[no-any-return]  # a vector
-        if arrays and all(map(is_plain, arrays)):
-            return np.concatenate([x.reshape(-1) for x in arrays])
-        parts = [_components(to_host(x)) for x in arrays]
-        if len(parts) == 1 and parts[0].dtype == np.float64:
-            return parts[0].copy()
-        return np.concatenate([np.zeros(0), *parts])
-
-    def split(self, vector: Vector) -> list[Any]:
-        """Split a vector into arrays with the kind, shape and dtype of this space."""
-        if self.is_plain and vector.dtype is _DOUBLE:
-            if len(self.arrays) == 1:
-                return [_filled(self.arrays[0].shape, vector)]
-            return [
-                _filled(x.shape, vector[block])
-                for block, x in zip(self.blocks, self.arrays, strict=True)
-            ]
-        pairs = zip(self.blocks, self.arrays, strict=True)
-        return [from_host(_elements(vector[block], x), x) for block, x in pairs]
-
-    def blockwise(self, vector: Vector) -> list[Vector]:
-        """Return one vector for each array: zero outside the block of that array."""
-        found = []
-        for block in self.blocks:
-            part = np.zeros_like(vector)
-            part[block] = vector[block]
-            found.append(part)
-        return found
-
-    def unit(self, i: int) -> Vector:
-        """Return the unit vector along a component."""
-        unit = np.zeros(self.size)
-        unit[i] = 1.0
-        return unit
-
-    def units(self) -> Iterator[Vector]:
-        """Iterate over the unit vectors."""
-        return map(self.unit, range(self.size))
-
-    def random(self, rng: np.random.Generator) -> Vector:
-        """Return a random direction, with no component near zero."""
-        return random_vector(self.size, rng)
-
-    def starts(self) -> list[int]:
-        """Return the position in the vector at which each element begins."""
-        pairs = zip(self.blocks, self.widths, strict=True)
-        return [i for b, w in pairs for i in range(b.start, b.stop, w)]
-
-    def holder(self, component: int) -> int:
-        """Return the index of the array that a component belongs to."""
-        return next(i for i, block in enumerate(self.blocks) if component < block.stop)
-
-    def name(self, component: int) -> str:
-        """Name a component, as in ``imaginary part of inputs[0][1, 2]``."""
-        i = self.holder(component)
-        width = self.widths[i]
-        element, part = divmod(component - self.blocks[i].start, width)
-        name = f"{self.labels[i]}{_index_text(element, self.arrays[i].shape)}"
-        return f"{_PARTS[part]} part of {name}" if width == 2 else name
-
-
-def random_vector(size: int, rng: np.random.Generator) -> Vector:
-    """Return a random vector with no component near zero."""
-    signs: Vector = rng.choice([-1.0, 1.0], size)
-    return signs * rng.uniform(0.5, 1.5, size)
-
-
-_PARTS = ("real", "imaginary")
-
-
-def _index_text(element: int, shape: Any) -> str:
-    """Return the index of an element as text, such as ``[1, 2]``; "" without axes."""
-    index = np.unravel_index(element, tuple(shape)) if shape else ()
-    return f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
-
-
-_DOUBLE = np.dtype(np.float64)
-
-
-def is_plain(x: Any) -> bool:
-    """Return whether an array is a C-contiguous float64 array of NumPy."""
-    return type(x) is np.ndarray and x.dtype is _DOUBLE and x.flags.c_contiguous
-
-
-def _filled(shape: tuple[int, ...], components: Vector) -> Vector:
-    if len(shape) == 1:
-        return components.copy()
-    out = np.empty(shape)
-    out.reshape(-1)[:] = components
-    return out
-
-
-def _components(values: Vector) -> Vector:
-    flat = np.ascontiguousarray(values).reshape(-1)
-    if is_complex(flat.dtype):
-        flat = flat.view(np.finfo(flat.dtype).dtype)
-    return flat if flat.dtype == np.longdouble else flat.astype(np.float64, copy=False)
-
-
-def _elements(components: Vector, like: Any) -> Vector:
-    """Make an array with the shape and dtype of `like` from its components."""
-    dtype = dtype_of(like)
-    if dtype == components.dtype:
-        return components.reshape(like.shape)
-    if is_complex(dtype):
-        pairs = components.astype(np.finfo(dtype).dtype)
-        return pairs.view(dtype).reshape(like.shape)
-    return components.astype(dtype).reshape(like.shape)
-
-
 # ---- assert_close: arrays of every kind, also inside containers ----
-
-
-# How many differences a message names.
-_SHOWN = 6
-
-# dtype -> (rtol, atol). Other dtypes are compared exactly. Source: the table of
-# torch.testing.assert_close, torch 2.13.
-_TOLERANCES = {
-    "float16": (1e-3, 1e-5),
-    "bfloat16": (1.6e-2, 1e-5),
-    "float32": (1.3e-6, 1e-5),
-    "float64": (1e-7, 1e-7),
-    "complex64": (1.3e-6, 1e-5),
-    "complex128": (1e-7, 1e-7),
-}
-# For floats of other sizes, whose names depend on the machine.
-_OTHER_FLOATS = (1e-7, 1e-7)
-
-
-class _Comparison(NamedTuple):
-    """The settings of a comparison."""
-
-    rtol: float | None
-    atol: float | None
-    equal_nan: bool
-    check_dtype: bool
-    check_device: bool
-    check_stride: bool
-
-    def bounds(self, *dtypes: np.dtype[Any]) -> tuple[float, float]:
-        """Return the given tolerances, or else the loosest of these dtypes."""
-        if self.rtol is not None and self.atol is not None:
-            return self.rtol, self.atol
-        known = [
-            _TOLERANCES.get(d.name, _OTHER_FLOATS if d.kind in "fc" else (0.0, 0.0))
-            for d in dtypes
-        ]
-        return max(r for r, _ in known), max(a for _, a in known)
-
-
-_Fault = tuple[str, list[str]]
 
 
 def assert_close(
@@ -319,6 +118,47 @@ def check_bounds(function: str, rtol: float | None, atol: float | None) -> None:
                 f"{function}: {name}={value!r} is out of range",
                 do=f"pass {name} >= 0",
             )
+
+
+# How many differences a message names.
+_SHOWN = 6
+
+
+class _Comparison(NamedTuple):
+    """The settings of a comparison."""
+
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    check_dtype: bool
+    check_device: bool
+    check_stride: bool
+
+    def bounds(self, *dtypes: np.dtype[Any]) -> tuple[float, float]:
+        """Return the given tolerances, or else the loosest of these dtypes."""
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        known = [
+            _TOLERANCES.get(d.name, _OTHER_FLOATS if d.kind in "fc" else (0.0, 0.0))
+            for d in dtypes
+        ]
+        return max(r for r, _ in known), max(a for _, a in known)
+
+
+# dtype -> (rtol, atol). Other dtypes are compared exactly. Source: the table of
+# torch.testing.assert_close, torch 2.13.
+_TOLERANCES = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+}
+# For floats of other sizes, whose names depend on the machine.
+_OTHER_FLOATS = (1e-7, 1e-7)
+
+_Fault = tuple[str, list[str]]
 
 
 def _faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Fault]:
@@ -513,3 +353,162 @@ def _greatest(
     place_of = f" at [{', '.join(str(int(i)) for i in at)}]" if at else ""
     pair = f"{left[at]} and {right[at]}"
     return f"greatest {name} difference: {float(apart[at]):.6g}{place_of} ({pair}), {bound}"
+
+
+# ---- arrays of every kind as vectors of real numbers, and back ----
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+
+
+class Space:
+    """Arrays seen as one vector of real numbers; a complex element takes two places.
+
+    Over these numbers every differentiable function has a Jacobian, even one that is
+    not holomorphic, such as abs.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        How messages name the arrays.
+    arrays : tuple of array
+    widths : list of int
+        Numbers in each element, by array.
+    blocks : list of slice
+        Where each array lies in the vector.
+    size : int
+        Length of the vector.
+    is_plain : bool
+        Whether all arrays are C-contiguous float64 arrays of NumPy.
+    """
+
+    __slots__ = ("arrays", "blocks", "is_plain", "labels", "size", "widths")
+
+    def __init__(self, labels: Iterable[str], arrays: Iterable[Any]) -> None:
+        self.labels: tuple[str, ...] = tuple(labels)
+        self.arrays: tuple[Any, ...] = tuple(arrays)
+        # NumPy's own float64 arrays take a third of the time.
+        self.is_plain: bool = all(map(is_plain, self.arrays))
+        if self.is_plain:
+            self.widths: list[int] = [1] * len(self.arrays)
+            lengths = [x.size for x in self.arrays]
+        else:
+            self.widths = [2 if is_complex(dtype_of(x)) else 1 for x in self.arrays]
+            pairs = zip(self.arrays, self.widths, strict=True)
+            lengths = [prod(x.shape) * width for x, width in pairs]
+        ends = list(accumulate(lengths))
+        self.blocks: list[slice] = [
+            slice(end - n, end) for end, n in zip(ends, lengths, strict=True)
+        ]
+        self.size: int = sum(lengths)
+
+    def vector(self, arrays: Sequence[Any]) -> Vector:
+        """Flatten arrays into one vector."""
+        if len(arrays) == 1 and is_plain(arrays[0]):
+            return arrays[0].flatten()  # type: ignore[no-any-return]  # a vector
+        if arrays and all(map(is_plain, arrays)):
+            return np.concatenate([x.reshape(-1) for x in arrays])
+        parts = [_components(to_host(x)) for x in arrays]
+        if len(parts) == 1 and parts[0].dtype == np.float64:
+            return parts[0].copy()
+        return np.concatenate([np.zeros(0), *parts])
+
+    def split(self, vector: Vector) -> list[Any]:
+        """Split a vector into arrays with the kind, shape and dtype of this space."""
+        if self.is_plain and vector.dtype is _DOUBLE:
+            if len(self.arrays) == 1:
+                return [_filled(self.arrays[0].shape, vector)]
+            return [
+                _filled(x.shape, vector[block])
+                for block, x in zip(self.blocks, self.arrays, strict=True)
+            ]
+        pairs = zip(self.blocks, self.arrays, strict=True)
+        return [from_host(_elements(vector[block], x), x) for block, x in pairs]
+
+    def blockwise(self, vector: Vector) -> list[Vector]:
+        """Return one vector for each array: zero outside the block of that array."""
+        found = []
+        for block in self.blocks:
+            part = np.zeros_like(vector)
+            part[block] = vector[block]
+            found.append(part)
+        return found
+
+    def unit(self, i: int) -> Vector:
+        """Return the unit vector along a component."""
+        unit = np.zeros(self.size)
+        unit[i] = 1.0
+        return unit
+
+    def units(self) -> Iterator[Vector]:
+        """Iterate over the unit vectors."""
+        return map(self.unit, range(self.size))
+
+    def random(self, rng: np.random.Generator) -> Vector:
+        """Return a random direction, with no component near zero."""
+        return random_vector(self.size, rng)
+
+    def starts(self) -> list[int]:
+        """Return the position in the vector at which each element begins."""
+        pairs = zip(self.blocks, self.widths, strict=True)
+        return [i for b, w in pairs for i in range(b.start, b.stop, w)]
+
+    def holder(self, component: int) -> int:
+        """Return the index of the array that a component belongs to."""
+        return next(i for i, block in enumerate(self.blocks) if component < block.stop)
+
+    def name(self, component: int) -> str:
+        """Name a component, as in ``imaginary part of inputs[0][1, 2]``."""
+        i = self.holder(component)
+        width = self.widths[i]
+        element, part = divmod(component - self.blocks[i].start, width)
+        name = f"{self.labels[i]}{_index_text(element, self.arrays[i].shape)}"
+        return f"{_PARTS[part]} part of {name}" if width == 2 else name
+
+
+def random_vector(size: int, rng: np.random.Generator) -> Vector:
+    """Return a random vector with no component near zero."""
+    signs: Vector = rng.choice([-1.0, 1.0], size)
+    return signs * rng.uniform(0.5, 1.5, size)
+
+
+_PARTS = ("real", "imaginary")
+
+
+def _index_text(element: int, shape: Any) -> str:
+    """Return the index of an element as text, such as ``[1, 2]``; "" without axes."""
+    index = np.unravel_index(element, tuple(shape)) if shape else ()
+    return f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
+
+
+_DOUBLE = np.dtype(np.float64)
+
+
+def is_plain(x: Any) -> bool:
+    """Return whether an array is a C-contiguous float64 array of NumPy."""
+    return type(x) is np.ndarray and x.dtype is _DOUBLE and x.flags.c_contiguous
+
+
+def _filled(shape: tuple[int, ...], components: Vector) -> Vector:
+    if len(shape) == 1:
+        return components.copy()
+    out = np.empty(shape)
+    out.reshape(-1)[:] = components
+    return out
+
+
+def _components(values: Vector) -> Vector:
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if is_complex(flat.dtype):
+        flat = flat.view(np.finfo(flat.dtype).dtype)
+    return flat if flat.dtype == np.longdouble else flat.astype(np.float64, copy=False)
+
+
+def _elements(components: Vector, like: Any) -> Vector:
+    """Make an array with the shape and dtype of `like` from its components."""
+    dtype = dtype_of(like)
+    if dtype == components.dtype:
+        return components.reshape(like.shape)
+    if is_complex(dtype):
+        pairs = components.astype(np.finfo(dtype).dtype)
+        return pairs.view(dtype).reshape(like.shape)
+    return components.astype(dtype).reshape(like.shape)

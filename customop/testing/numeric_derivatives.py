@@ -19,353 +19,7 @@ from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap
 
-# ---- a function of arrays to check, and its derivatives as matrices to compare ----
-
-
-# How many rows the table in a message has.
-_SHOWN = 6
-
-
-# ---- the function to check ----
-
-
-class CheckOptions(NamedTuple):
-    """The settings of a check."""
-
-    eps: float = 1e-6
-    atol: float = 1e-5
-    rtol: float = 1e-3
-    nondet_tol: float = 0.0
-    undefined: bool = True
-    batched: bool = False
-    forward: bool = False
-    backward: bool = True
-    fast: bool = False
-
-
-class Problem:
-    """A function of floating-point arrays that can also be called with a vector.
-
-    Parameters
-    ----------
-    call : callable
-        Takes the arrays of `inputs`; returns a tuple of arrays of floats.
-    inputs : Space
-    labels : callable, optional
-        Gives the names of the outputs; called after the first call of the function.
-    rule : str
-        The name of the checked derivative in messages.
-    """
-
-    __slots__ = (
-        "_outline",
-        "_shape",
-        "call",
-        "inputs",
-        "outputs",
-        "rule",
-        "start",
-        "value",
-    )
-
-    def __init__(
-        self,
-        call: Callable[..., tuple[Any, ...]],
-        inputs: Space,
-        labels: Callable[[], Sequence[str]] | None = None,
-        rule: str = "backward",
-    ) -> None:
-        self.call: Callable[..., tuple[Any, ...]] = call
-        self.inputs: Space = inputs
-        self.rule: str = rule
-        self.start: Vector = inputs.vector(inputs.arrays)
-        out = call(*inputs.arrays)
-        self._check_unwritten()
-        names = (
-            [f"output[{i}]" for i in range(len(out))] if labels is None else labels()
-        )
-        self.outputs: Space = Space(names, out)
-        self._outline: list[Any] = _outline(out)
-        is_one = len(out) == 1 and self.outputs.is_plain
-        self._shape: Any = out[0].shape if is_one else None
-        # Read at once: the function may write its next result to the same memory.
-        self.value: Vector = self.outputs.vector(out)
-
-    def _check_unwritten(self) -> None:
-        after = self.inputs.vector(self.inputs.arrays)
-        if not same_vector(self.start, after):
-            worst = furthest(after, self.start)
-            name = self.inputs.name(worst)
-            raise Fault(
-                "writes its input",
-                f"{name} was {self.start[worst]} and is {after[worst]}",
-                do="compute a new array: x = x + y instead of x += y",
-            )
-
-    def at(self, point: Vector) -> Vector:
-        """Return the vector of outputs at a point."""
-        return self.read(self.call(*self.inputs.split(point)))
-
-    def read(self, arrays: Sequence[Any]) -> Vector:
-        """Return outputs as a vector; their shapes and dtypes must not have changed."""
-        first: Any = arrays[0] if len(arrays) == 1 else None
-        if is_plain(first) and first.shape == self._shape:
-            return first.flatten()  # type: ignore[no-any-return]  # a vector
-        is_same = len(arrays) == len(self._outline)
-        if not is_same or not all(map(_is_like, arrays, self._outline)):
-            seen = ", ".join(map(abbreviated, arrays))
-            want = ", ".join(map(abbreviated, self.outputs.arrays))
-            raise Fault(
-                f"gave outputs {want} and then {seen}",
-                do="return arrays whose shapes and dtypes do not depend on the values",
-            )
-        return self.outputs.vector(arrays)
-
-
-def _outline(arrays: Sequence[Any]) -> list[Any]:
-    return [(tuple(x.shape), dtype_of(x)) for x in arrays]
-
-
-def _is_like(x: Any, outline: tuple[Any, Any]) -> bool:
-    return bool(tuple(x.shape) == outline[0] and dtype_of(x) == outline[1])
-
-
-# ---- derivatives as matrices ----
-
-Linear = Callable[[Vector], Vector]
-
-
-def difference(problem: Problem, eps: float) -> Linear:
-    """Return a function that takes directional derivatives by central differences."""
-
-    def push(direction: Vector) -> Vector:
-        step = eps * direction
-        ahead = problem.at(problem.start + step)
-        behind = problem.at(problem.start - step)
-        with np.errstate(all="ignore"):  # a nan is reported as a derivative
-            return (ahead - behind) / (2.0 * eps)
-
-    return push
-
-
-def pushforward(problem: Problem) -> Linear:
-    """Return a function that takes directional derivatives by jvp."""
-
-    def push(direction: Vector) -> Vector:
-        tangents = tuple(problem.inputs.split(direction))
-        before = problem.inputs.vector(tangents).copy()
-        out, tangent = jvp(problem.call, problem.inputs.arrays, tangents)
-        _check_kept(problem, before, tangents)
-        _check_value(problem, "jvp", out)
-        return problem.read(tangent)
-
-    return push
-
-
-def _check_kept(problem: Problem, before: Vector, tangents: Sequence[Any]) -> None:
-    after = problem.inputs.vector(tangents)
-    if not same_vector(before, after):
-        worst = furthest(after, before)
-        raise Fault(
-            "has a jvp rule that writes into a tangent that it is given",
-            f"the tangent of {problem.inputs.name(worst)} was {before[worst]} and is"
-            f" {after[worst]}",
-            do="compute a new array: t = t * slope instead of t *= slope",
-        )
-
-
-def adjoint(problem: Problem) -> tuple[Linear, Callable[..., Any]]:
-    """Return a function that applies the transposed real Jacobian, and the pullback."""
-    out, pullback = vjp(problem.call, *problem.inputs.arrays)
-    _check_value(problem, "vjp", out)
-
-    def pull(cotangent: Vector) -> Vector:
-        return by_pullback(problem, pullback, problem.outputs.split(cotangent))
-
-    return pull, pullback
-
-
-def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> Vector:
-    """Apply the transposed real Jacobian through a pullback in JAX's convention.
-
-    JAX pairs w and v as Re(w v): its pullback p has Re(w D[v]) = Re(p(w) v) for the
-    derivative D in any complex direction v. The real transpose pairs them as
-    Re(conj(w) v), as in the plane, so it is conj(p(conj(w))).
-    """
-    if problem.inputs.is_plain and problem.outputs.is_plain:  # real: no conjugates
-        return problem.inputs.vector(pullback((*cotangents,)))
-    grads = pullback(tuple([conjugated(w) for w in cotangents]))
-    return problem.inputs.vector([np.conjugate(to_host(g)) for g in grads])
-
-
-def conjugated(x: Any) -> Any:
-    """Return the conjugate of an array; a real array is returned as it is."""
-    return call_numpy(np.conjugate, x) if is_complex(dtype_of(x)) else x
-
-
-# Tolerances for values that a transform may compute in another order.
-_ROUNDING = CheckOptions(rtol=1e-5, atol=1e-8)
-
-
-def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:
-    """Raise unless the value under a transform is the value without it."""
-    value = problem.read(out)
-    if not agree(value, problem.value, _ROUNDING):
-        worst = furthest(value, problem.value)
-        raise Fault(
-            f"gives another value under {transform}",
-            f"{problem.outputs.name(worst)} is {value[worst]}, without {transform} it"
-            f" is {problem.value[worst]}",
-            do="return the operator's own output from its rule, and use no state",
-        )
-
-
-def columns(space: Space, push: Linear, height: int) -> Vector:
-    """Return the matrix of a linear map, by applying it to each unit vector."""
-    found = [push(unit) for unit in space.units()]
-    return np.stack(found, axis=1) if found else np.zeros((height, 0))
-
-
-# ---- comparing vectors ----
-
-
-def distance(a: Vector, b: Vector) -> Vector:
-    """Return the distance of each pair of elements: 0 for two nans, inf for one."""
-    with np.errstate(all="ignore"):
-        apart: Vector = np.abs(a - b)
-    apart[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-    apart[np.isnan(apart)] = np.inf
-    return apart
-
-
-def furthest(a: Vector, b: Vector) -> int:
-    """Return the position at which two vectors differ most."""
-    return int(np.argmax(distance(a, b)))
-
-
-def same_vector(a: Vector, b: Vector) -> bool:
-    """Return whether two vectors of equal length are equal; nan equals nan."""
-    # Equal bits are the usual case; comparing them first saves 3 us.
-    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
-
-
-def agree(a: Vector, b: Vector, options: CheckOptions) -> bool:
-    """Return whether two vectors agree within the bounds."""
-    if a.tobytes() == b.tobytes():  # saves 25 us
-        return True
-    return bool(np.allclose(a, b, options.rtol, options.atol, equal_nan=True))
-
-
-def short(number: Any) -> str:
-    """Format a number for messages."""
-    return f"{float(number):.6g}"
-
-
-# ---- comparing matrices ----
-
-
-def compare(
-    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
-) -> None:
-    """Raise unless two Jacobians agree entry by entry."""
-    scale = np.abs(expected)
-    for axis, space in enumerate((problem.outputs, problem.inputs)):
-        scale = _over_elements(scale, space, axis)
-    worst = _report(
-        rule,
-        (found, expected, options.atol + options.rtol * scale),
-        (problem.outputs.name, problem.inputs.name),
-        options,
-    )
-    if worst is not None:
-        fault, column = worst
-        name, value = problem.inputs.name(column), short(problem.start[column])
-        fault.where += (f"evaluated at {name} = {value}",)
-        fault.parameter = problem.inputs.labels[problem.inputs.holder(column)]
-        raise fault
-
-
-def compare_along(
-    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
-) -> None:
-    """Raise unless directional derivatives agree for each output and input."""
-    worst = _report(
-        rule,
-        (found, expected, options.atol + options.rtol * np.abs(expected)),
-        (problem.outputs.labels.__getitem__, problem.inputs.labels.__getitem__),
-        options,
-    )
-    if worst is not None:
-        fault, column = worst
-        fault.where += ("along random directions; fast_mode=False names the entry",)
-        fault.parameter = problem.inputs.labels[column]
-        raise fault
-
-
-def _over_elements(scale: Vector, space: Space, axis: int) -> Vector:
-    """Replace each component of an element by the greatest component of that element.
-
-    A small imaginary part of a complex derivative is not known more precisely.
-    """
-    if not space.size or max(space.widths) == 1:
-        return scale
-    starts = space.starts()
-    counts = np.diff([*starts, space.size])
-    return np.repeat(np.maximum.reduceat(scale, starts, axis), counts, axis)
-
-
-def _report(
-    rule: str,
-    matrices: tuple[Vector, Vector, Vector],
-    names: tuple[Callable[[int], str], Callable[[int], str]],
-    options: CheckOptions,
-) -> tuple[Fault, int] | None:
-    """Return the fault of a matrix and the column of its worst entry, or None.
-
-    The matrices are the derivatives found, those expected, and the distance allowed.
-    """
-    found, expected, allowed = matrices
-    with np.errstate(all="ignore"):
-        off = np.abs(found - expected)
-        excess = np.where(np.isfinite(off), off - allowed, np.inf)
-    wrong = np.argwhere(~(excess <= 0.0))
-    if not wrong.size:
-        return None
-    order = np.argsort([-excess[tuple(index)] for index in wrong], kind="stable")
-    ranked = [tuple(map(int, wrong[i])) for i in order]
-    rows = [
-        (
-            f"d {names[0](index[0])} / d {names[1](index[1])}",
-            short(found[index]),
-            short(expected[index]),
-            short(off[index]),
-        )
-        for index in ranked[:_SHOWN]
-    ]
-    fault = Fault(
-        f"has a wrong {rule}, in {len(ranked)} of {off.size} derivatives",
-        f"worst: {rows[0][0]} is {rows[0][1]}, by differences {rows[0][2]}: off by"
-        f" {rows[0][3]}, allowed {short(allowed[ranked[0]])}"
-        f" (atol={options.atol}, rtol={options.rtol})",
-        *(_table(rows, len(ranked)) if len(ranked) > 1 else ()),
-        do=f"correct the {rule} formula of an operator in the function; where it has"
-        " a kink or a jump near the inputs, move them away",
-    )
-    return fault, ranked[0][1]
-
-
-def _table(rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
-    lines = [("derivative", "is", "by differences", "off by"), *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(4)]
-    texts = [
-        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return [*texts, f"and {count - len(rows)} more"] if count > len(rows) else texts
-
-
 # ---- the derivatives of a function against central differences ----
-
 
 # Number of directions, if a matrix is not compared entry by entry.
 _DIRECTIONS = 4
@@ -584,3 +238,344 @@ def random_cotangents(problem: Problem, *, with_gaps: bool = False) -> list[Any]
     vector = problem.outputs.random(np.random.default_rng(_SEED + 1))
     found = problem.outputs.split(vector)
     return [np.stack([g, g], -1)[..., 0] for g in found] if with_gaps else found
+
+
+# ---- the function to check ----
+
+
+class CheckOptions(NamedTuple):
+    """The settings of a check."""
+
+    eps: float = 1e-6
+    atol: float = 1e-5
+    rtol: float = 1e-3
+    nondet_tol: float = 0.0
+    undefined: bool = True
+    batched: bool = False
+    forward: bool = False
+    backward: bool = True
+    fast: bool = False
+
+
+class Problem:
+    """A function of floating-point arrays that can also be called with a vector.
+
+    Parameters
+    ----------
+    call : callable
+        Takes the arrays of `inputs`; returns a tuple of arrays of floats.
+    inputs : Space
+    labels : callable, optional
+        Gives the names of the outputs; called after the first call of the function.
+    rule : str
+        The name of the checked derivative in messages.
+    """
+
+    __slots__ = (
+        "_outline",
+        "_shape",
+        "call",
+        "inputs",
+        "outputs",
+        "rule",
+        "start",
+        "value",
+    )
+
+    def __init__(
+        self,
+        call: Callable[..., tuple[Any, ...]],
+        inputs: Space,
+        labels: Callable[[], Sequence[str]] | None = None,
+        rule: str = "backward",
+    ) -> None:
+        self.call: Callable[..., tuple[Any, ...]] = call
+        self.inputs: Space = inputs
+        self.rule: str = rule
+        self.start: Vector = inputs.vector(inputs.arrays)
+        out = call(*inputs.arrays)
+        self._check_unwritten()
+        names = (
+            [f"output[{i}]" for i in range(len(out))] if labels is None else labels()
+        )
+        self.outputs: Space = Space(names, out)
+        self._outline: list[Any] = _outline(out)
+        is_one = len(out) == 1 and self.outputs.is_plain
+        self._shape: Any = out[0].shape if is_one else None
+        # Read at once: the function may write its next result to the same memory.
+        self.value: Vector = self.outputs.vector(out)
+
+    def _check_unwritten(self) -> None:
+        after = self.inputs.vector(self.inputs.arrays)
+        if not same_vector(self.start, after):
+            worst = furthest(after, self.start)
+            name = self.inputs.name(worst)
+            raise Fault(
+                "writes its input",
+                f"{name} was {self.start[worst]} and is {after[worst]}",
+                do="compute a new array: x = x + y instead of x += y",
+            )
+
+    def at(self, point: Vector) -> Vector:
+        """Return the vector of outputs at a point."""
+        return self.read(self.call(*self.inputs.split(point)))
+
+    def read(self, arrays: Sequence[Any]) -> Vector:
+        """Return outputs as a vector; their shapes and dtypes must not have changed."""
+        first: Any = arrays[0] if len(arrays) == 1 else None
+        if is_plain(first) and first.shape == self._shape:
+            return first.flatten()  # type: ignore[no-any-return]  # a vector
+        is_same = len(arrays) == len(self._outline)
+        if not is_same or not all(map(_is_like, arrays, self._outline)):
+            seen = ", ".join(map(abbreviated, arrays))
+            want = ", ".join(map(abbreviated, self.outputs.arrays))
+            raise Fault(
+                f"gave outputs {want} and then {seen}",
+                do="return arrays whose shapes and dtypes do not depend on the values",
+            )
+        return self.outputs.vector(arrays)
+
+
+def _outline(arrays: Sequence[Any]) -> list[Any]:
+    return [(tuple(x.shape), dtype_of(x)) for x in arrays]
+
+
+def _is_like(x: Any, outline: tuple[Any, Any]) -> bool:
+    return bool(tuple(x.shape) == outline[0] and dtype_of(x) == outline[1])
+
+
+# ---- derivatives as matrices ----
+
+Linear = Callable[[Vector], Vector]
+
+
+def difference(problem: Problem, eps: float) -> Linear:
+    """Return a function that takes directional derivatives by central differences."""
+
+    def push(direction: Vector) -> Vector:
+        step = eps * direction
+        ahead = problem.at(problem.start + step)
+        behind = problem.at(problem.start - step)
+        with np.errstate(all="ignore"):  # a nan is reported as a derivative
+            return (ahead - behind) / (2.0 * eps)
+
+    return push
+
+
+def pushforward(problem: Problem) -> Linear:
+    """Return a function that takes directional derivatives by jvp."""
+
+    def push(direction: Vector) -> Vector:
+        tangents = tuple(problem.inputs.split(direction))
+        before = problem.inputs.vector(tangents).copy()
+        out, tangent = jvp(problem.call, problem.inputs.arrays, tangents)
+        _check_kept(problem, before, tangents)
+        _check_value(problem, "jvp", out)
+        return problem.read(tangent)
+
+    return push
+
+
+def _check_kept(problem: Problem, before: Vector, tangents: Sequence[Any]) -> None:
+    after = problem.inputs.vector(tangents)
+    if not same_vector(before, after):
+        worst = furthest(after, before)
+        raise Fault(
+            "has a jvp rule that writes into a tangent that it is given",
+            f"the tangent of {problem.inputs.name(worst)} was {before[worst]} and is"
+            f" {after[worst]}",
+            do="compute a new array: t = t * slope instead of t *= slope",
+        )
+
+
+def adjoint(problem: Problem) -> tuple[Linear, Callable[..., Any]]:
+    """Return a function that applies the transposed real Jacobian, and the pullback."""
+    out, pullback = vjp(problem.call, *problem.inputs.arrays)
+    _check_value(problem, "vjp", out)
+
+    def pull(cotangent: Vector) -> Vector:
+        return by_pullback(problem, pullback, problem.outputs.split(cotangent))
+
+    return pull, pullback
+
+
+def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> Vector:
+    """Apply the transposed real Jacobian through a pullback in JAX's convention.
+
+    JAX pairs w and v as Re(w v): its pullback p has Re(w D[v]) = Re(p(w) v) for the
+    derivative D in any complex direction v. The real transpose pairs them as
+    Re(conj(w) v), as in the plane, so it is conj(p(conj(w))).
+    """
+    if problem.inputs.is_plain and problem.outputs.is_plain:  # real: no conjugates
+        return problem.inputs.vector(pullback((*cotangents,)))
+    grads = pullback(tuple([conjugated(w) for w in cotangents]))
+    return problem.inputs.vector([np.conjugate(to_host(g)) for g in grads])
+
+
+def conjugated(x: Any) -> Any:
+    """Return the conjugate of an array; a real array is returned as it is."""
+    return call_numpy(np.conjugate, x) if is_complex(dtype_of(x)) else x
+
+
+# Tolerances for values that a transform may compute in another order.
+_ROUNDING = CheckOptions(rtol=1e-5, atol=1e-8)
+
+
+def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:
+    """Raise unless the value under a transform is the value without it."""
+    value = problem.read(out)
+    if not agree(value, problem.value, _ROUNDING):
+        worst = furthest(value, problem.value)
+        raise Fault(
+            f"gives another value under {transform}",
+            f"{problem.outputs.name(worst)} is {value[worst]}, without {transform} it"
+            f" is {problem.value[worst]}",
+            do="return the operator's own output from its rule, and use no state",
+        )
+
+
+def columns(space: Space, push: Linear, height: int) -> Vector:
+    """Return the matrix of a linear map, by applying it to each unit vector."""
+    found = [push(unit) for unit in space.units()]
+    return np.stack(found, axis=1) if found else np.zeros((height, 0))
+
+
+# ---- comparing matrices ----
+
+# How many rows the table in a message has.
+_SHOWN = 6
+
+
+def compare(
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
+) -> None:
+    """Raise unless two Jacobians agree entry by entry."""
+    scale = np.abs(expected)
+    for axis, space in enumerate((problem.outputs, problem.inputs)):
+        scale = _over_elements(scale, space, axis)
+    worst = _report(
+        rule,
+        (found, expected, options.atol + options.rtol * scale),
+        (problem.outputs.name, problem.inputs.name),
+        options,
+    )
+    if worst is not None:
+        fault, column = worst
+        name, value = problem.inputs.name(column), short(problem.start[column])
+        fault.where += (f"evaluated at {name} = {value}",)
+        fault.parameter = problem.inputs.labels[problem.inputs.holder(column)]
+        raise fault
+
+
+def compare_along(
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
+) -> None:
+    """Raise unless directional derivatives agree for each output and input."""
+    worst = _report(
+        rule,
+        (found, expected, options.atol + options.rtol * np.abs(expected)),
+        (problem.outputs.labels.__getitem__, problem.inputs.labels.__getitem__),
+        options,
+    )
+    if worst is not None:
+        fault, column = worst
+        fault.where += ("along random directions; fast_mode=False names the entry",)
+        fault.parameter = problem.inputs.labels[column]
+        raise fault
+
+
+def _over_elements(scale: Vector, space: Space, axis: int) -> Vector:
+    """Replace each component of an element by the greatest component of that element.
+
+    A small imaginary part of a complex derivative is not known more precisely.
+    """
+    if not space.size or max(space.widths) == 1:
+        return scale
+    starts = space.starts()
+    counts = np.diff([*starts, space.size])
+    return np.repeat(np.maximum.reduceat(scale, starts, axis), counts, axis)
+
+
+def _report(
+    rule: str,
+    matrices: tuple[Vector, Vector, Vector],
+    names: tuple[Callable[[int], str], Callable[[int], str]],
+    options: CheckOptions,
+) -> tuple[Fault, int] | None:
+    """Return the fault of a matrix and the column of its worst entry, or None.
+
+    The matrices are the derivatives found, those expected, and the distance allowed.
+    """
+    found, expected, allowed = matrices
+    with np.errstate(all="ignore"):
+        off = np.abs(found - expected)
+        excess = np.where(np.isfinite(off), off - allowed, np.inf)
+    wrong = np.argwhere(~(excess <= 0.0))
+    if not wrong.size:
+        return None
+    order = np.argsort([-excess[tuple(index)] for index in wrong], kind="stable")
+    ranked = [tuple(map(int, wrong[i])) for i in order]
+    rows = [
+        (
+            f"d {names[0](index[0])} / d {names[1](index[1])}",
+            short(found[index]),
+            short(expected[index]),
+            short(off[index]),
+        )
+        for index in ranked[:_SHOWN]
+    ]
+    fault = Fault(
+        f"has a wrong {rule}, in {len(ranked)} of {off.size} derivatives",
+        f"worst: {rows[0][0]} is {rows[0][1]}, by differences {rows[0][2]}: off by"
+        f" {rows[0][3]}, allowed {short(allowed[ranked[0]])}"
+        f" (atol={options.atol}, rtol={options.rtol})",
+        *(_table(rows, len(ranked)) if len(ranked) > 1 else ()),
+        do=f"correct the {rule} formula of an operator in the function; where it has"
+        " a kink or a jump near the inputs, move them away",
+    )
+    return fault, ranked[0][1]
+
+
+def _table(rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
+    lines = [("derivative", "is", "by differences", "off by"), *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    texts = [
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return [*texts, f"and {count - len(rows)} more"] if count > len(rows) else texts
+
+
+# ---- comparing vectors ----
+
+
+def distance(a: Vector, b: Vector) -> Vector:
+    """Return the distance of each pair of elements: 0 for two nans, inf for one."""
+    with np.errstate(all="ignore"):
+        apart: Vector = np.abs(a - b)
+    apart[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    return apart
+
+
+def furthest(a: Vector, b: Vector) -> int:
+    """Return the position at which two vectors differ most."""
+    return int(np.argmax(distance(a, b)))
+
+
+def same_vector(a: Vector, b: Vector) -> bool:
+    """Return whether two vectors of equal length are equal; nan equals nan."""
+    # Equal bits are the usual case; comparing them first saves 3 us.
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
+
+
+def agree(a: Vector, b: Vector, options: CheckOptions) -> bool:
+    """Return whether two vectors agree within the bounds."""
+    if a.tobytes() == b.tobytes():  # saves 25 us
+        return True
+    return bool(np.allclose(a, b, options.rtol, options.atol, equal_nan=True))
+
+
+def short(number: Any) -> str:
+    """Format a number for messages."""
+    return f"{float(number):.6g}"

@@ -45,90 +45,6 @@ from customop.testing.quiet import quieted, random_state_kept
 # ---- opcheck: check every promise of an operator on inputs ----
 
 
-class OpCheckResult(dict[str, "str | Exception"]):
-    """The outcome of `opcheck` for each check, in order.
-
-    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, ``"WAIVED: reason"``, or an
-    exception. It prints as a table.
-
-    Attributes
-    ----------
-    op : str
-        Qualified name of the operator.
-    seconds : dict
-        Name of a check -> how long it took.
-    notes : dict
-        Name of a check that succeeded -> what it could not prove.
-    waived : dict
-        Name of a check -> the fault found, which `Operator.waive` declares intended.
-    inputs : list of str
-        The calls that were checked, with their arrays in short. Variations of them were
-        checked, too.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::halve", mutates_args=())
-    ... def halve(x: np.ndarray) -> np.ndarray:
-    ...     x *= 0.5
-    ...     return x.copy()
-    >>> _ = halve.register_fake(lambda x: co.fake_like(x))
-    >>> checks = ("test_mutation", "test_faketensor")
-    >>> found = co.opcheck(halve, (np.ones(3),), test_utils=checks, raise_exception=False)
-    >>> found.failed, found["test_faketensor"], found.inputs
-    (['test_mutation'], 'SUCCESS', ['doc::halve(f64[3])'])
-    """
-
-    def __init__(self, op: str) -> None:
-        super().__init__()
-        self.op = op
-        self.inputs: list[str] = []
-        self.seconds: dict[str, float] = {}
-        self.notes: dict[str, str] = {}
-        self.waived: dict[str, OpCheckError] = {}
-
-    @property
-    def failed(self) -> list[str]:
-        """Names of the checks that found a fault."""
-        return [name for name, found in self.items() if isinstance(found, Exception)]
-
-    def __str__(self) -> str:
-        rows = [
-            (name, *_cells(found, self.notes.get(name, "")))
-            for name, found in self.items()
-        ]
-        widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
-        lines = [
-            f"  {name.ljust(widths[0])}  {state.ljust(widths[1])}  {text}".rstrip()
-            for name, state, text in rows
-        ]
-        return "\n".join([self.op, *lines])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return str(result_html(self))
-
-
-def status_of(found: str | Exception) -> tuple[str, str]:
-    """Return status and text of a result: "passed", "failed", "skipped" or "waived"."""
-    if isinstance(found, Exception):
-        return "failed", str(found)
-    state, _, reason = found.partition(": ")
-    return _STATUSES[state], reason
-
-
-_STATUSES = {SUCCESS: "passed", WAIVED: "waived", "SKIPPED": "skipped"}
-
-
-def _cells(found: str | Exception, note: str) -> tuple[str, str]:
-    """Return the state and the text for a row of the table."""
-    if isinstance(found, Exception):
-        return "FAILED", str(found).splitlines()[0]
-    state, _, reason = found.partition(": ")
-    return state, reason or note
-
-
 def opcheck(
     op: RuleTable | OperatorPacket,
     args: tuple[Any, ...] | None = None,
@@ -225,31 +141,6 @@ def opcheck(
     return found
 
 
-class _VerboseTable:
-    """Prints the table of the result line by line while the checks run."""
-
-    def __init__(self, found: OpCheckResult, checks: Sequence[Check]) -> None:
-        self._progress: Progress = progress(
-            f"opcheck {found.op}", len(checks), channel=check_channel
-        )
-        self._width: int = max((len(check.name) for check in checks), default=0)
-        self._title: str = found.op
-
-    def __enter__(self) -> None:
-        self._progress.__enter__()
-        self._progress.line(self._title)
-
-    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        self._progress.__exit__(kind, *exc)
-
-    def note(self, check: Check, outcome: str | OpCheckError, done: Done) -> None:
-        """Write the line for a check."""
-        state, text = _cells(outcome, done.note)
-        line = f"  {check.name.ljust(self._width)}  {done.seconds:6.2f} s  {state}"
-        self._progress.line(f"{line}  {text}".rstrip())
-        self._progress.advance()
-
-
 def _staged(
     work: Generator[Done, None, None], op: str, checks: Sequence[Check]
 ) -> Iterator[Done]:
@@ -296,6 +187,115 @@ def _samples(op: Operator[..., Any], check: Check) -> tuple[list[Sample], bool]:
     with random_state_kept():
         registered = registered_samples(op)
         return (registered, True) if registered else (found_samples(op, check), False)
+
+
+class _VerboseTable:
+    """Prints the table of the result line by line while the checks run."""
+
+    def __init__(self, found: OpCheckResult, checks: Sequence[Check]) -> None:
+        self._progress: Progress = progress(
+            f"opcheck {found.op}", len(checks), channel=check_channel
+        )
+        self._width: int = max((len(check.name) for check in checks), default=0)
+        self._title: str = found.op
+
+    def __enter__(self) -> None:
+        self._progress.__enter__()
+        self._progress.line(self._title)
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        self._progress.__exit__(kind, *exc)
+
+    def note(self, check: Check, outcome: str | OpCheckError, done: Done) -> None:
+        """Write the line for a check."""
+        state, text = _cells(outcome, done.note)
+        line = f"  {check.name.ljust(self._width)}  {done.seconds:6.2f} s  {state}"
+        self._progress.line(f"{line}  {text}".rstrip())
+        self._progress.advance()
+
+
+class OpCheckResult(dict[str, "str | Exception"]):
+    """The outcome of `opcheck` for each check, in order.
+
+    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, ``"WAIVED: reason"``, or an
+    exception. It prints as a table.
+
+    Attributes
+    ----------
+    op : str
+        Qualified name of the operator.
+    seconds : dict
+        Name of a check -> how long it took.
+    notes : dict
+        Name of a check that succeeded -> what it could not prove.
+    waived : dict
+        Name of a check -> the fault found, which `Operator.waive` declares intended.
+    inputs : list of str
+        The calls that were checked, with their arrays in short. Variations of them were
+        checked, too.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::halve", mutates_args=())
+    ... def halve(x: np.ndarray) -> np.ndarray:
+    ...     x *= 0.5
+    ...     return x.copy()
+    >>> _ = halve.register_fake(lambda x: co.fake_like(x))
+    >>> checks = ("test_mutation", "test_faketensor")
+    >>> found = co.opcheck(halve, (np.ones(3),), test_utils=checks, raise_exception=False)
+    >>> found.failed, found["test_faketensor"], found.inputs
+    (['test_mutation'], 'SUCCESS', ['doc::halve(f64[3])'])
+    """
+
+    def __init__(self, op: str) -> None:
+        super().__init__()
+        self.op = op
+        self.inputs: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.notes: dict[str, str] = {}
+        self.waived: dict[str, OpCheckError] = {}
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the checks that found a fault."""
+        return [name for name, found in self.items() if isinstance(found, Exception)]
+
+    def __str__(self) -> str:
+        rows = [
+            (name, *_cells(found, self.notes.get(name, "")))
+            for name, found in self.items()
+        ]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
+        lines = [
+            f"  {name.ljust(widths[0])}  {state.ljust(widths[1])}  {text}".rstrip()
+            for name, state, text in rows
+        ]
+        return "\n".join([self.op, *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return str(result_html(self))
+
+
+def _cells(found: str | Exception, note: str) -> tuple[str, str]:
+    """Return the state and the text for a row of the table."""
+    if isinstance(found, Exception):
+        return "FAILED", str(found).splitlines()[0]
+    state, _, reason = found.partition(": ")
+    return state, reason or note
+
+
+def status_of(found: str | Exception) -> tuple[str, str]:
+    """Return status and text of a result: "passed", "failed", "skipped" or "waived"."""
+    if isinstance(found, Exception):
+        return "failed", str(found)
+    state, _, reason = found.partition(": ")
+    return _STATUSES[state], reason
+
+
+_STATUSES = {SUCCESS: "passed", WAIVED: "waived", "SKIPPED": "skipped"}
 
 
 # ---- what was asked for ----
@@ -387,7 +387,6 @@ def _is_foreign(value: Any) -> bool:
 
 
 # ---- how notebooks and browsers show the result of `opcheck` ----
-
 
 # Status of a check -> the tone of its badge.
 TONES = {

@@ -46,34 +46,100 @@ class Fault(Exception):
         self.parameter = parameter
 
 
-# ---- watch ----
-# Lets others see which sample an operator is about to run on.
+# ---- warnings and floating-point errors ----
+
+# Warnings that are not about the numbers.
+_HARMLESS = (DeprecationWarning, FutureWarning, CustomOpWarning)
 
 
-# Receives a function that makes the sample, since most watchers do not need it.
-Watcher: TypeAlias = Callable[[Callable[[], Sample]], None]
+class _Strictness(type):
+    """The metaclass of `_Noise`; while `is_on`, most warnings count as subclasses."""
 
-_watchers: list[Watcher] = []
+    is_on = False
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return cls.is_on and not issubclass(other, _HARMLESS)
 
 
-def about_to_run(sample: Callable[[], Sample]) -> None:
-    """Announce the sample that the operator runs on next; it may crash the process."""
-    for watcher in _watchers:
-        watcher(sample)
+class _Noise(Warning, metaclass=_Strictness):
+    """The category of a warning filter that stays in place and is switched on and off.
+
+    Adding a filter and removing it takes 4 us, as long as eight calls.
+    """
+
+
+class strict_numbers:  # noqa: N801  # as np.errstate
+    """Raise warnings and floating-point errors as errors inside the block."""
+
+    __slots__ = ("_errors", "_filters", "_was_on")
+
+    def __enter__(self) -> None:
+        self._filters: warnings.catch_warnings | None = None
+        if not _is_first():
+            self._filters = warnings.catch_warnings()
+            self._filters.__enter__()
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", _Noise)
+        self._was_on = _Strictness.is_on
+        _Strictness.is_on = True
+        self._errors = np.errstate(all="raise", under="ignore")
+        self._errors.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._errors.__exit__(None, None, None)
+        _Strictness.is_on = self._was_on
+        if self._filters is not None:
+            self._filters.__exit__(None, None, None)
+
+
+def _is_first() -> bool:
+    """Return whether our filter is still the first; a kernel may have added another."""
+    return bool(warnings.filters) and warnings.filters[0][2] is _Noise
+
+
+# ---- one thread at a time ----
+
+_turn = threading.RLock()
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
-    """Call `watcher` before each sample inside the block."""
-    _watchers.append(watcher)
-    try:
+def quieted() -> Iterator[None]:
+    """Silence warnings of kernels on odd inputs.
+
+    Warning filters and random states belong to the whole process, and some checks
+    compare them. So other threads wait.
+    """
+    with _turn, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", _Noise)
         yield
-    finally:
-        _watchers.remove(watcher)
+
+
+def _renew() -> None:
+    """Make a new lock in a forked child, unless its only thread holds the lock."""
+    if not _turn.acquire(blocking=False):
+        globals()["_turn"] = threading.RLock()
+    else:
+        _turn.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 # ---- the global random state of NumPy, read and written in its memory ----
 # `np.random.get_state` and `set_state` take 40 us each, as long as thirty calls.
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Restore the global random states of Python and NumPy, which kernels may use."""
+    before, of_numpy = random.getstate(), numpy_state()
+    try:
+        yield
+    finally:
+        random.setstate(before)
+        set_numpy_state(of_numpy)
 
 
 # NumPy's functions with a global state. Kernels may use them.
@@ -156,95 +222,26 @@ def _is_as_known() -> bool:
     return [*words] == [*state["key"].tolist(), state["pos"]]
 
 
-# ---- quiet ----
-# Warnings, floating-point errors and random states while operators are checked.
+# ---- watch ----
+# Lets others see which sample an operator is about to run on.
+
+# Receives a function that makes the sample, since most watchers do not need it.
+Watcher: TypeAlias = Callable[[Callable[[], Sample]], None]
+
+_watchers: list[Watcher] = []
 
 
-# Warnings that are not about the numbers.
-_HARMLESS = (DeprecationWarning, FutureWarning, CustomOpWarning)
-
-
-class _Strictness(type):
-    """The metaclass of `_Noise`; while `is_on`, most warnings count as subclasses."""
-
-    is_on = False
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return cls.is_on and not issubclass(other, _HARMLESS)
-
-
-class _Noise(Warning, metaclass=_Strictness):
-    """The category of a warning filter that stays in place and is switched on and off.
-
-    Adding a filter and removing it takes 4 us, as long as eight calls.
-    """
-
-
-class strict_numbers:  # noqa: N801  # as np.errstate
-    """Raise warnings and floating-point errors as errors inside the block."""
-
-    __slots__ = ("_errors", "_filters", "_was_on")
-
-    def __enter__(self) -> None:
-        self._filters: warnings.catch_warnings | None = None
-        if not _is_first():
-            self._filters = warnings.catch_warnings()
-            self._filters.__enter__()
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", _Noise)
-        self._was_on = _Strictness.is_on
-        _Strictness.is_on = True
-        self._errors = np.errstate(all="raise", under="ignore")
-        self._errors.__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        self._errors.__exit__(None, None, None)
-        _Strictness.is_on = self._was_on
-        if self._filters is not None:
-            self._filters.__exit__(None, None, None)
-
-
-def _is_first() -> bool:
-    """Return whether our filter is still the first; a kernel may have added another."""
-    return bool(warnings.filters) and warnings.filters[0][2] is _Noise
+def about_to_run(sample: Callable[[], Sample]) -> None:
+    """Announce the sample that the operator runs on next; it may crash the process."""
+    for watcher in _watchers:
+        watcher(sample)
 
 
 @contextmanager
-def random_state_kept() -> Iterator[None]:
-    """Restore the global random states of Python and NumPy, which kernels may use."""
-    before, of_numpy = random.getstate(), numpy_state()
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Call `watcher` before each sample inside the block."""
+    _watchers.append(watcher)
     try:
         yield
     finally:
-        random.setstate(before)
-        set_numpy_state(of_numpy)
-
-
-# ---- one thread at a time ----
-
-_turn = threading.RLock()
-
-
-@contextmanager
-def quieted() -> Iterator[None]:
-    """Silence warnings of kernels on odd inputs.
-
-    Warning filters and random states belong to the whole process, and some checks
-    compare them. So other threads wait.
-    """
-    with _turn, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", _Noise)
-        yield
-
-
-def _renew() -> None:
-    """Make a new lock in a forked child, unless its only thread holds the lock."""
-    if not _turn.acquire(blocking=False):
-        globals()["_turn"] = threading.RLock()
-    else:
-        _turn.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+        _watchers.remove(watcher)

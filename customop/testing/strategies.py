@@ -51,97 +51,143 @@ __all__ = ["arguments", "arrays", "from_schema", "generators", "scalars", "value
 _Strategy: TypeAlias = st.SearchStrategy[Any]
 
 
-# ---- arrays ----
-
-# Numbers that are not near zero or any multiple of a half, the simplest first.
-_GRID = [
-    round(sign * (whole + part), 2)
-    for whole in (1, 0, 2)
-    for part in (0.25, 0.75, 0.2, 0.7, 0.3, 0.8, 0.15, 0.65, 0.35, 0.85)
-    for sign in (1, -1)
-]
+# ---- arguments that an operator accepts ----
 
 
-def _elements(dtype: np.dtype[Any]) -> _Strategy:
-    if dtype.kind == "f":
-        return st.sampled_from(_GRID)
-    if dtype.kind == "c":
-        return st.builds(complex, st.sampled_from(_GRID), st.sampled_from(_GRID))
-    if dtype.kind == "b":
-        return st.booleans()
-    return hnp.from_dtype(dtype) if dtype.kind not in "iu" else _whole(dtype)
-
-
-def _whole(dtype: np.dtype[Any]) -> _Strategy:
-    return st.integers(0 if dtype.kind == "u" else -9, 9)
-
-
-def arrays(
-    dtype: Any = np.float64,
-    shape: Any = None,
-    *,
-    elements: Any = None,
-    layouts: Sequence[str] = ("contiguous",),
-) -> st.SearchStrategy[np.ndarray[Any, Any]]:
-    """Return a strategy for arrays, in any layout.
+def arguments(op: Operator[..., Any]) -> st.SearchStrategy[Sample]:
+    """Return a strategy for arguments that an operator accepts.
 
     Parameters
     ----------
-    dtype : dtype, or strategy of them
-    shape : tuple of int, strategy of them, or None
-        None for at most three axes, of lengths 1 to 4.
-    elements : strategy, optional
-        Of numbers. By default small ones, away from zero and from other points where
-        common functions have no gradient.
-    layouts : sequence of str
-        ``"contiguous"``, ``"non-contiguous"``, ``"negative strides"``, ``"Fortran
-        order"``, ``"read-only"``, ``"unaligned"``, ``"broadcast"``, ... The first ones
-        count as simpler. Arrays stay contiguous where the shape cannot have a layout.
+    op : Operator
 
     Returns
     -------
-    strategy of ndarray
+    strategy of Sample
+        Those of `Operator.register_sample_inputs`. Without them, arrays of all numbers
+        of axes, lengths and options that the kernels accept. They shrink to small
+        arrays of simple numbers.
 
     Raises
     ------
     ArgumentError
-        If a layout is unknown.
+        If no arguments are found.
 
     Examples
     --------
+    >>> import numpy as np, customop as co
     >>> from hypothesis import given
     >>> from customop.testing import strategies
-    >>> @given(strategies.arrays(layouts=["contiguous", "negative strides"]))
-    ... def test(x):
-    ...     assert (-x).sum() == -x.sum()
+    >>> @given(strategies.arguments(co.ops.np.matmul.default))
+    ... def test(sample):
+    ...     x, y = sample.args
+    ...     assert x.shape[-1] == y.shape[-2 if y.ndim > 1 else 0]
     >>> test()
     """
-    for name in layouts:
-        if name != "contiguous" and name not in LAYOUTS:
-            raise ArgumentError(
-                f"strategies.arrays: unknown layout {name!r}"
-                f"{did_you_mean(name, LAYOUTS)}",
-                f"known: {quoted(['contiguous', *LAYOUTS])}",
-                do="use known ones",
-            )
-    shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
-    made = _filled(dtype, shapes if shape is None else shape, elements)
-    return st.builds(_laid_out, made, st.sampled_from(list(layouts)))
+    given = op.sample_inputs()
+    if given:
+        return st.sampled_from(given)
+    patterns = patterns_of(op).patterns
+    oracle = Oracle(op, uses_fake=False)
+    with strict_numbers():
+        # Accept noisy arguments only if there are no others.
+        worst = oracle.outcome(patterns[0].trial)
+    return _arguments(oracle, patterns, worst)
 
 
-def _filled(dtype: Any, shape: Any, elements: Any) -> _Strategy:
-    if isinstance(dtype, st.SearchStrategy):
-        return dtype.flatmap(lambda found: _filled(found, shape, elements))
-    chosen = np.dtype(dtype)
-    items = _elements(chosen) if elements is None else elements
-    return hnp.arrays(chosen, shape, elements=items, fill=st.nothing())
+@st.composite
+def _arguments(
+    draw: st.DrawFn, oracle: Oracle, patterns: Sequence[Pattern], worst: int
+) -> Sample:
+    pattern = draw(st.sampled_from(patterns))
+    lengths = [draw(st.sampled_from(sorted(g.lengths))) for g in pattern.groups]
+    trial = pattern.at(lengths)
+    seed = draw(st.integers(0, 9))
+    arrays = [
+        _drawn(draw, filling, array, trial.index_limit)
+        for filling, array in zip(trial.fillings, trial.arrays(seed), strict=True)
+    ]
+    sample = call_of(oracle.op.schema, trial.row(arrays, seed))
+    assume(oracle.takes(sample, worst))
+    return sample
 
 
-def _laid_out(x: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
-    if layout == "contiguous":
-        return x
-    made = LAYOUTS[layout][0](x)
-    return x if made is None else made
+# Family of numbers -> which numbers of _GRID belong to it.
+_FITS: dict[str, Callable[[float], bool]] = {
+    "wide": lambda v: True,
+    "unit": lambda v: abs(v) < 1,
+    "positive": lambda v: 0 < v < 1,
+    "above one": lambda v: v > 1,
+}
+
+
+def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
+    """Draw an array of numbers of the same family, or return the array itself."""
+    letter, family = filling.dtype.kind, filling.family
+    elements: _Strategy
+    if letter == "f" and family in _FITS:
+        numbers = [v for v in _GRID if _FITS[family](v)]
+        if array.size > len(numbers):
+            return array
+        elements = st.sampled_from(numbers)
+    elif letter == "b":
+        elements = st.booleans()
+    elif family in ("index", "count"):
+        elements = st.integers(1, 5) if family == "count" else st.integers(0, limit - 1)
+    else:
+        return array
+    # Equal floats may lie on a kink.
+    made = hnp.arrays(
+        filling.dtype,
+        filling.shape,
+        elements=elements,
+        fill=st.nothing(),
+        unique=letter == "f",
+    )
+    return draw(made)
+
+
+# ---- arguments that fit a schema ----
+
+
+def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sample]:
+    """Return a strategy for arguments that fit a schema, accepted by kernels or not.
+
+    Parameters
+    ----------
+    schema : Schema or str
+    array : strategy, optional
+        Of the arrays; `arrays` by default.
+
+    Returns
+    -------
+    strategy of Sample
+
+    Raises
+    ------
+    SchemaError
+        If a string is not a schema.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.from_schema("(Array x, *, int n=1) -> Array"))
+    ... def test(sample):
+    ...     assert len(sample.args) == 1
+    ...     assert set(sample.kwargs) <= {"n"}
+    >>> test()
+    """
+    found = Schema.parse(schema) if isinstance(schema, str) else schema
+    chosen = arrays() if array is None else array
+    columns = [_argument(p, chosen) for p in found.parameters]
+    return st.tuples(*columns).map(lambda row: call_of(found, row))
+
+
+def _argument(p: Parameter, array: _Strategy) -> _Strategy:
+    given = _of(p.type, array)
+    return given if p.default is MISSING else st.one_of(st.just(OMITTED), given)
 
 
 # ---- values of other types ----
@@ -286,140 +332,94 @@ _MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
 }
 
 
-# ---- arguments that fit a schema ----
+# ---- arrays ----
+
+# Numbers that are not near zero or any multiple of a half, the simplest first.
+_GRID = [
+    round(sign * (whole + part), 2)
+    for whole in (1, 0, 2)
+    for part in (0.25, 0.75, 0.2, 0.7, 0.3, 0.8, 0.15, 0.65, 0.35, 0.85)
+    for sign in (1, -1)
+]
 
 
-def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sample]:
-    """Return a strategy for arguments that fit a schema, accepted by kernels or not.
-
-    Parameters
-    ----------
-    schema : Schema or str
-    array : strategy, optional
-        Of the arrays; `arrays` by default.
-
-    Returns
-    -------
-    strategy of Sample
-
-    Raises
-    ------
-    SchemaError
-        If a string is not a schema.
-
-    Examples
-    --------
-    >>> import customop as co
-    >>> from hypothesis import given
-    >>> from customop.testing import strategies
-    >>> @given(strategies.from_schema("(Array x, *, int n=1) -> Array"))
-    ... def test(sample):
-    ...     assert len(sample.args) == 1
-    ...     assert set(sample.kwargs) <= {"n"}
-    >>> test()
-    """
-    found = Schema.parse(schema) if isinstance(schema, str) else schema
-    chosen = arrays() if array is None else array
-    columns = [_argument(p, chosen) for p in found.parameters]
-    return st.tuples(*columns).map(lambda row: call_of(found, row))
+def _elements(dtype: np.dtype[Any]) -> _Strategy:
+    if dtype.kind == "f":
+        return st.sampled_from(_GRID)
+    if dtype.kind == "c":
+        return st.builds(complex, st.sampled_from(_GRID), st.sampled_from(_GRID))
+    if dtype.kind == "b":
+        return st.booleans()
+    return hnp.from_dtype(dtype) if dtype.kind not in "iu" else _whole(dtype)
 
 
-def _argument(p: Parameter, array: _Strategy) -> _Strategy:
-    given = _of(p.type, array)
-    return given if p.default is MISSING else st.one_of(st.just(OMITTED), given)
+def _whole(dtype: np.dtype[Any]) -> _Strategy:
+    return st.integers(0 if dtype.kind == "u" else -9, 9)
 
 
-# ---- arguments that an operator accepts ----
-
-
-def arguments(op: Operator[..., Any]) -> st.SearchStrategy[Sample]:
-    """Return a strategy for arguments that an operator accepts.
+def arrays(
+    dtype: Any = np.float64,
+    shape: Any = None,
+    *,
+    elements: Any = None,
+    layouts: Sequence[str] = ("contiguous",),
+) -> st.SearchStrategy[np.ndarray[Any, Any]]:
+    """Return a strategy for arrays, in any layout.
 
     Parameters
     ----------
-    op : Operator
+    dtype : dtype, or strategy of them
+    shape : tuple of int, strategy of them, or None
+        None for at most three axes, of lengths 1 to 4.
+    elements : strategy, optional
+        Of numbers. By default small ones, away from zero and from other points where
+        common functions have no gradient.
+    layouts : sequence of str
+        ``"contiguous"``, ``"non-contiguous"``, ``"negative strides"``, ``"Fortran
+        order"``, ``"read-only"``, ``"unaligned"``, ``"broadcast"``, ... The first ones
+        count as simpler. Arrays stay contiguous where the shape cannot have a layout.
 
     Returns
     -------
-    strategy of Sample
-        Those of `Operator.register_sample_inputs`. Without them, arrays of all numbers
-        of axes, lengths and options that the kernels accept. They shrink to small
-        arrays of simple numbers.
+    strategy of ndarray
 
     Raises
     ------
     ArgumentError
-        If no arguments are found.
+        If a layout is unknown.
 
     Examples
     --------
-    >>> import numpy as np, customop as co
     >>> from hypothesis import given
     >>> from customop.testing import strategies
-    >>> @given(strategies.arguments(co.ops.np.matmul.default))
-    ... def test(sample):
-    ...     x, y = sample.args
-    ...     assert x.shape[-1] == y.shape[-2 if y.ndim > 1 else 0]
+    >>> @given(strategies.arrays(layouts=["contiguous", "negative strides"]))
+    ... def test(x):
+    ...     assert (-x).sum() == -x.sum()
     >>> test()
     """
-    given = op.sample_inputs()
-    if given:
-        return st.sampled_from(given)
-    patterns = patterns_of(op).patterns
-    oracle = Oracle(op, uses_fake=False)
-    with strict_numbers():
-        # Accept noisy arguments only if there are no others.
-        worst = oracle.outcome(patterns[0].trial)
-    return _arguments(oracle, patterns, worst)
+    for name in layouts:
+        if name != "contiguous" and name not in LAYOUTS:
+            raise ArgumentError(
+                f"strategies.arrays: unknown layout {name!r}"
+                f"{did_you_mean(name, LAYOUTS)}",
+                f"known: {quoted(['contiguous', *LAYOUTS])}",
+                do="use known ones",
+            )
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
+    made = _filled(dtype, shapes if shape is None else shape, elements)
+    return st.builds(_laid_out, made, st.sampled_from(list(layouts)))
 
 
-@st.composite
-def _arguments(
-    draw: st.DrawFn, oracle: Oracle, patterns: Sequence[Pattern], worst: int
-) -> Sample:
-    pattern = draw(st.sampled_from(patterns))
-    lengths = [draw(st.sampled_from(sorted(g.lengths))) for g in pattern.groups]
-    trial = pattern.at(lengths)
-    seed = draw(st.integers(0, 9))
-    arrays = [
-        _drawn(draw, filling, array, trial.index_limit)
-        for filling, array in zip(trial.fillings, trial.arrays(seed), strict=True)
-    ]
-    sample = call_of(oracle.op.schema, trial.row(arrays, seed))
-    assume(oracle.takes(sample, worst))
-    return sample
+def _filled(dtype: Any, shape: Any, elements: Any) -> _Strategy:
+    if isinstance(dtype, st.SearchStrategy):
+        return dtype.flatmap(lambda found: _filled(found, shape, elements))
+    chosen = np.dtype(dtype)
+    items = _elements(chosen) if elements is None else elements
+    return hnp.arrays(chosen, shape, elements=items, fill=st.nothing())
 
 
-# Family of numbers -> which numbers of _GRID belong to it.
-_FITS: dict[str, Callable[[float], bool]] = {
-    "wide": lambda v: True,
-    "unit": lambda v: abs(v) < 1,
-    "positive": lambda v: 0 < v < 1,
-    "above one": lambda v: v > 1,
-}
-
-
-def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
-    """Draw an array of numbers of the same family, or return the array itself."""
-    letter, family = filling.dtype.kind, filling.family
-    elements: _Strategy
-    if letter == "f" and family in _FITS:
-        numbers = [v for v in _GRID if _FITS[family](v)]
-        if array.size > len(numbers):
-            return array
-        elements = st.sampled_from(numbers)
-    elif letter == "b":
-        elements = st.booleans()
-    elif family in ("index", "count"):
-        elements = st.integers(1, 5) if family == "count" else st.integers(0, limit - 1)
-    else:
-        return array
-    # Equal floats may lie on a kink.
-    made = hnp.arrays(
-        filling.dtype,
-        filling.shape,
-        elements=elements,
-        fill=st.nothing(),
-        unique=letter == "f",
-    )
-    return draw(made)
+def _laid_out(x: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
+    if layout == "contiguous":
+        return x
+    made = LAYOUTS[layout][0](x)
+    return x if made is None else made

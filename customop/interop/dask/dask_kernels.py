@@ -37,78 +37,67 @@ from customop.numpy.index_operators import ALL, key_of, layout
 from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
 
-# ---- arrays that remember their source ----
-# The source is the smaller array that was broadcast, or a constant.
+# ---- the choice of a kernel ----
 
 
-# The attribute of an array that holds its name and its source.
-_SOURCE = "customop_source"
+def derive(op: RuleTable) -> Callable[..., Any] | None:
+    """Return the kernel of an operator for dask arrays; None to use its default kernel."""
+    takes_arrays = any(holds_arrays(p.type) for p in op.schema.parameters)
+    if COMPOSITE in op.rows or not takes_arrays:
+        return None
+    if op.qualname in KERNELS:
+        return KERNELS[op.qualname](op)
+    if op.schema.written:
+        return _refused(
+            op, f" writes '{op.schema.written[0]}', and a dask array cannot"
+        )
+    if op.sees_seed:
+        return _refused(op, " draws random numbers: each chunk would draw the same")
+    plan = _plan_of(op)
+    if plan is None:
+        return None
+    kernel = joined(op, plan)
+    return on_sources(op, kernel) if Tag.pointwise in op.tags else kernel
 
 
-def broadcast(x: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast an array, and record it as the source of the result."""
-    out = da.broadcast_to(x, shape)
-    return out if out is x else _noted(out, source(x))
+def _plan_of(op: RuleTable) -> Plan | None:
+    """Return the plan of an operator; None to leave its chunks to dask."""
+    if op.qualname in PLANS:
+        return PLANS[op.qualname]
+    if Tag.pointwise in op.tags:
+        return by_rows(0)
+    if op.schema.has_shapes and result_types(op.schema):
+        return _by_shapes
+    if op.namespace not in OURS and (DEFAULT in op.rows or find_fake(op) is None):
+        return None
+    return by_rows(None)
 
 
-def filled(out: Any, value: Any) -> Any:
-    """Record the number that all elements of an array are, as its source."""
-    return _noted(out, np.asarray(value, out.dtype))
+def _by_shapes(
+    op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
+) -> tuple[Labels, list[tuple[int, ...]]]:
+    """Return the labels for chunks of the axes that begin every shape (``...``, ``*batch``)."""
+    name = loop_name(op.schema)
+    core: list[int | None] = []
+    for _, _, shape in typed(op, values):
+        loop = shape.loop if shape is not None and shape.leads else None
+        is_own = loop is not None and loop.name == name
+        core.append(len(shape.after) if is_own and shape is not None else None)
+    return by_rows(*core)(op, values, arrays, fakes)
 
 
-def _noted(out: Any, found: Any) -> Any:
-    setattr(out, _SOURCE, (out.name, found))
-    return out
+def _refused(op: RuleTable, what: str) -> Callable[..., Any]:
+    """Return a kernel that raises, with `what` as the reason."""
 
+    def kernel(*args: Any, **keywords: Any) -> Any:
+        raise op.error(
+            MissingRuleError,
+            what,
+            do=f'@{op.name}.register_kernel("dask"), or pass x.compute()',
+            kind="dask",
+        )
 
-def source(x: Any) -> Any:
-    """Return the source of an array; return other values unchanged."""
-    name, found = getattr(x, _SOURCE, ("", x)) if isinstance(x, da.Array) else ("", x)
-    # If the array was written to since, it has another name.
-    return found if found is x or name == x.name else x
-
-
-def _own_source(x: Any) -> Any:
-    """Return the source of an array; a known number is returned as a scalar.
-
-    A scalar becomes part of each task. An array would be a task of its own that every
-    worker waits for.
-    """
-    found = source(x)
-    return found[()] if isinstance(found, np.ndarray) else found
-
-
-def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel of a pointwise operator that runs on the sources of its arrays."""
-
-    def run(*args: Any, **keywords: Any) -> Any:
-        values = [*args, *keywords.values()]
-        arrays = [v for value in values for v in flat(value) if is_array(v)]
-        if all(source(v) is v for v in arrays) or _is_open(arrays):
-            return kernel(*args, **keywords)
-        shape = np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
-        given = [map_nested(v, _own_source) for v in args]
-        named = {name: map_nested(v, _own_source) for name, v in keywords.items()}
-        if not any(isinstance(source(v), da.Array) for v in arrays):
-            found = op.invoke([*given, *named.values()])
-            return map_nested(found, lambda y: _constant(y, shape))
-        out = kernel(*given, **named)
-        return map_nested(out, lambda x: x if x.shape == shape else broadcast(x, shape))
-
-    return run
-
-
-def _constant(value: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast a NumPy constant to a dask array."""
-    number = np.asarray(value)
-    if number.ndim:
-        return broadcast(da.from_array(number), shape)
-    return broadcast(filled(da.asarray(number), number), shape)
-
-
-def _is_open(arrays: list[Any]) -> bool:
-    """Return whether the length of some axis is not known."""
-    return any(type(n) is float for v in arrays for n in v.shape)
+    return kernel
 
 
 # ---- kernels of NumPy operators ----
@@ -484,64 +473,75 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
 }
 
 
-# ---- the choice of a kernel ----
+# ---- arrays that remember their source ----
+# The source is the smaller array that was broadcast, or a constant.
 
 
-def derive(op: RuleTable) -> Callable[..., Any] | None:
-    """Return the kernel of an operator for dask arrays; None to use its default kernel."""
-    takes_arrays = any(holds_arrays(p.type) for p in op.schema.parameters)
-    if COMPOSITE in op.rows or not takes_arrays:
-        return None
-    if op.qualname in KERNELS:
-        return KERNELS[op.qualname](op)
-    if op.schema.written:
-        return _refused(
-            op, f" writes '{op.schema.written[0]}', and a dask array cannot"
-        )
-    if op.sees_seed:
-        return _refused(op, " draws random numbers: each chunk would draw the same")
-    plan = _plan_of(op)
-    if plan is None:
-        return None
-    kernel = joined(op, plan)
-    return on_sources(op, kernel) if Tag.pointwise in op.tags else kernel
+def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel of a pointwise operator that runs on the sources of its arrays."""
+
+    def run(*args: Any, **keywords: Any) -> Any:
+        values = [*args, *keywords.values()]
+        arrays = [v for value in values for v in flat(value) if is_array(v)]
+        if all(source(v) is v for v in arrays) or _is_open(arrays):
+            return kernel(*args, **keywords)
+        shape = np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
+        given = [map_nested(v, _own_source) for v in args]
+        named = {name: map_nested(v, _own_source) for name, v in keywords.items()}
+        if not any(isinstance(source(v), da.Array) for v in arrays):
+            found = op.invoke([*given, *named.values()])
+            return map_nested(found, lambda y: _constant(y, shape))
+        out = kernel(*given, **named)
+        return map_nested(out, lambda x: x if x.shape == shape else broadcast(x, shape))
+
+    return run
 
 
-def _plan_of(op: RuleTable) -> Plan | None:
-    """Return the plan of an operator; None to leave its chunks to dask."""
-    if op.qualname in PLANS:
-        return PLANS[op.qualname]
-    if Tag.pointwise in op.tags:
-        return by_rows(0)
-    if op.schema.has_shapes and result_types(op.schema):
-        return _by_shapes
-    if op.namespace not in OURS and (DEFAULT in op.rows or find_fake(op) is None):
-        return None
-    return by_rows(None)
+def _own_source(x: Any) -> Any:
+    """Return the source of an array; a known number is returned as a scalar.
+
+    A scalar becomes part of each task. An array would be a task of its own that every
+    worker waits for.
+    """
+    found = source(x)
+    return found[()] if isinstance(found, np.ndarray) else found
 
 
-def _by_shapes(
-    op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], fakes: Sequence[Any]
-) -> tuple[Labels, list[tuple[int, ...]]]:
-    """Return the labels for chunks of the axes that begin every shape (``...``, ``*batch``)."""
-    name = loop_name(op.schema)
-    core: list[int | None] = []
-    for _, _, shape in typed(op, values):
-        loop = shape.loop if shape is not None and shape.leads else None
-        is_own = loop is not None and loop.name == name
-        core.append(len(shape.after) if is_own and shape is not None else None)
-    return by_rows(*core)(op, values, arrays, fakes)
+def source(x: Any) -> Any:
+    """Return the source of an array; return other values unchanged."""
+    name, found = getattr(x, _SOURCE, ("", x)) if isinstance(x, da.Array) else ("", x)
+    # If the array was written to since, it has another name.
+    return found if found is x or name == x.name else x
 
 
-def _refused(op: RuleTable, what: str) -> Callable[..., Any]:
-    """Return a kernel that raises, with `what` as the reason."""
+# The attribute of an array that holds its name and its source.
+_SOURCE = "customop_source"
 
-    def kernel(*args: Any, **keywords: Any) -> Any:
-        raise op.error(
-            MissingRuleError,
-            what,
-            do=f'@{op.name}.register_kernel("dask"), or pass x.compute()',
-            kind="dask",
-        )
 
-    return kernel
+def _noted(out: Any, found: Any) -> Any:
+    setattr(out, _SOURCE, (out.name, found))
+    return out
+
+
+def broadcast(x: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast an array, and record it as the source of the result."""
+    out = da.broadcast_to(x, shape)
+    return out if out is x else _noted(out, source(x))
+
+
+def filled(out: Any, value: Any) -> Any:
+    """Record the number that all elements of an array are, as its source."""
+    return _noted(out, np.asarray(value, out.dtype))
+
+
+def _constant(value: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast a NumPy constant to a dask array."""
+    number = np.asarray(value)
+    if number.ndim:
+        return broadcast(da.from_array(number), shape)
+    return broadcast(filled(da.asarray(number), number), shape)
+
+
+def _is_open(arrays: list[Any]) -> bool:
+    """Return whether the length of some axis is not known."""
+    return any(type(n) is float for v in arrays for n in v.shape)

@@ -38,6 +38,163 @@ from customop.graph.passes import frozen_key
 from customop.interop.steps import Batch, Pull, Push, Step, run_steps
 from customop.transforms.values import carried
 
+# ---- export ----
+
+
+def export(op: Callable[..., Any]) -> JaxFunction:
+    """Make a JAX function of an operator or of a NumPy function.
+
+    It runs on the host; inside ``jax.jit`` it is a callback. Shapes and dtypes of its
+    results come from the fake kernel. Derivatives in both modes and to any order, and
+    batches for ``jax.vmap``, come from the operator's rules.
+
+    Parameters
+    ----------
+    op : Operator or callable
+        An operator, or a function of arrays that uses operators and NumPy functions.
+
+    Returns
+    -------
+    JaxFunction
+        Takes the arguments of `op`, with JAX arrays in the place of NumPy arrays, and
+        returns JAX arrays. Other arguments are constants of the compiled program. JAX
+        arrays never change: if `op` writes to an argument, the new array is returned
+        after the results of `op`, in the order of ``op.schema.written``.
+
+    Raises
+    ------
+    ArgumentError
+        If `op` is not a function, or draws random numbers.
+
+    Notes
+    -----
+    Without ``jax_enable_x64`` JAX has no 64-bit numbers: it passes 32-bit arrays to
+    `op`, and results are rounded to 32 bits. dtypes that NumPy lacks, such as bfloat16,
+    are refused.
+
+    Examples
+    --------
+    >>> import customop as co, jax, jax.numpy as jnp, numpy as np
+    >>> from customop.interop.jax import export
+    >>> @co.custom_op("jax_docs::cube", mutates_args=(), tags=(co.Tag.pointwise,))
+    ... def cube(x: co.Array) -> co.Array:
+    ...     return x * x * x
+    >>> op = cube.register_autograd(co.native)  # the gradient of its own code
+    >>> jax_cube = export(cube)
+    >>> float(jax.jit(jax.grad(jax_cube))(2.0))
+    12.0
+    """
+    check_function("export", op)
+    if isinstance(op, Operator) and op.sees_seed:
+        raise ArgumentError(
+            f"export: {op.qualname} draws random numbers, and JAX calls a function as often"
+            " as it likes",
+            do="draw before the call, and pass the numbers as an array",
+        )
+    return JaxFunction(op)
+
+
+class JaxFunction:
+    """A function that `export` returns.
+
+    Attributes
+    ----------
+    op : Operator or callable
+    """
+
+    def __init__(self, op: Callable[..., Any]) -> None:
+        self.op: Callable[..., Any] = op
+        update_wrapper(self, op, updated=())
+
+    def __repr__(self) -> str:
+        return f"<{self._name()} for JAX>"
+
+    def _name(self) -> str:
+        named = getattr(self.op, "__qualname__", self.op)
+        return str(getattr(self.op, "qualname", named))
+
+    def _checked(self, array: Any) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = np.dtype(array.dtype)
+        if dtype.isbuiltin == 2:  # registered by another library
+            raise ArgumentError(
+                f"{self._name()}: an array of {dtype}, which NumPy does not have",
+                do="convert it: x.astype(np.float32)",
+            )
+        return dtype
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator, or add the call to the program that JAX traces."""
+        arrays: list[Any] = []
+        fakes: dict[int, int] = {}
+
+        def mark(leaf: Any) -> Any:
+            if not isinstance(leaf, jax.Array | np.ndarray):
+                return leaf
+            fake = FakeArray(leaf.shape, self._checked(leaf))
+            fakes[id(fake)] = len(arrays)
+            arrays.append(leaf)
+            return fake
+
+        def slot(leaf: Any) -> Any:
+            return ArraySlot(fakes[id(leaf)]) if id(leaf) in fakes else leaf
+
+        fn: OperatorCall | NumpyCall
+        if isinstance(self.op, Operator):
+            marked: Any = map_outline((args, kwargs), mark)
+            try:
+                values = self.op.bind(*marked[0], **marked[1])
+            except ArgumentError as error:
+                _say_jax(error)
+                raise
+            fn = OperatorCall(
+                self.op, CallPlaces([map_outline(v, slot) for v in values])
+            )
+        else:
+            leaves, spec = flatten((args, kwargs))
+            fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
+        types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
+        example = _example(fn, types, changing.count)
+        return fn.rebuilt(example, call(Derived(fn, ()), arrays))
+
+
+def _say_jax(error: ArgumentError) -> None:
+    """Change an error that names a fake array, so that it names the JAX array instead."""
+    if "FakeArray" in error.what:
+        error.what = error.what.replace("FakeArray", "an array of JAX")
+        error.do = (
+            f"pass a number of Python, with jax.jit(f, static_argnames='{error.parameter}')"
+            f" where JAX traces it; or declare {error.parameter}: Array"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _example(
+    fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]], changes: int
+) -> Any:
+    """Return a result without data.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
+    found = fn.result([FakeArray(shape, dtype) for shape, dtype in types])
+    for leaf in fn.leaves(found):
+        _check_result(fn, leaf)
+    return found
+
+
+def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
+    """Raise if a result is not an array of a known shape, as JAX requires."""
+    if not is_array(leaf):
+        raise ArgumentError(
+            f"{fn} returns {shown(leaf)}, JAX's functions return arrays",
+            do="return np.asarray(...) of it",
+        )
+    if any(type(n) is not int for n in leaf.shape):
+        raise DataDependentError(
+            f"{fn} gives {leaf}, and JAX must know shapes before it has values",
+            do="give results of a fixed length, or call it outside of JAX's programs",
+        )
+
+
 # ---- the arguments of a call without its arrays ----
 
 
@@ -204,23 +361,239 @@ class Derived(Frozen):
         return run_steps(self.steps, lambda given: self.base(*given), arrays)
 
 
-# ---- kernels that XLA calls without Python ----
-# These are the kernels that numba compiles; XLA calls them through its FFI.
-#
-# A callback takes 100 us and Python's lock, a handler takes 2 us. Only the NumPy
-# kernels of operators are called this way, and only on CPUs. Their derivatives are JAX
-# programs that call them.
+# ---- two JAX primitives: the call of a function, and its differential ----
+# The differential is linear in the tangents. Forward mode runs it; reverse mode
+# transposes it into a call of the pullback. So one export has both modes, to any order,
+# and an operator without a rule for one mode works in the other.
+
+_call = Primitive("customop_call")
+_call.multiple_results = True
+_differential = Primitive("customop_differential")
+_differential.multiple_results = True
 
 
-# The kind of JAX arrays.
-_KIND = "jax"
-_CONSTANTS = (bool, int, float, complex, str, type(None))
-# Handlers. XLA keeps using them until the process ends.
-_handlers: list[Any] = []
-_numbers = itertools.count()
+def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
+    """Call a function with JAX arrays, concrete or traced."""
+    found: list[Any] = _call.bind(*arrays, fn=fn)
+    return found
+
+
+# ---- values ----
+
+
+def _run(*arrays: Any, fn: Derived) -> list[Any]:
+    if not fn.steps and has_own_kernel(fn.base):
+        return run_own_kernel(fn.base, arrays)
+    avals = [jax.typeof(x) for x in arrays]
+    found = run_on_host(fn, avals, _results(fn, avals), *arrays)
+    return [jax.numpy.asarray(y) for y in found]
+
+
+def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
+    """Return the shapes and dtypes of the results."""
+    given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
+    return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
+
+
+@lru_cache(maxsize=4096)
+def _result_types(
+    fn: Derived, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
+) -> Sequence[Any]:
+    """Return what `_results` does.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
+    found = fn(*[FakeArray(shape, dtype) for shape, dtype in given])
+    dtypes = [jax.dtypes.canonicalize_dtype(y.dtype) for y in found]
+    return [ShapedArray(y.shape, t) for y, t in zip(found, dtypes, strict=True)]
+
+
+_call.def_impl(_run)
+_call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
+
+
+def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
+    """Put a call into a JAX program: as a function that XLA calls, or as a callback."""
+    avals = [jax.typeof(x) for x in arrays]
+    wanted = _results(fn, avals)
+    results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
+    base = fn.base
+    found: list[Any] | None = None
+    if has_own_kernel(base) or (is_on_cpu and has_target(base)):
+        if fn.steps:
+            found = _inlined(fn, arrays, results)
+        elif has_own_kernel(base):
+            found = run_own_kernel(base, arrays)
+        else:
+            found = call_target(base, arrays, results)
+    if found is not None:
+        return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
+    return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
+
+
+def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Write derivatives and batches as a JAX program that calls the operator.
+
+    Return None if a rule needs the values of its arrays; the rule then runs on the
+    host.
+    """
+    # Imported late: JAX arrays become a kind, so that rules run on them.
+    import_module("customop.interop.jax.jax_kind").register_jax_arrays()
+    try:
+        found = carried(fn, arrays, {})
+    except (DataDependentError, jax.errors.ConcretizationTypeError):
+        return None
+    # A rule may return a NumPy constant.
+    return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
+
+
+def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
+    """Tell JAX how to lower a primitive."""
+    for platform in (None, "cpu"):
+        lowered = partial(_lowered, platform is not None)
+        rule = mlir.lower_fun(partial(of_call, lowered), multiple_results=True)
+        mlir.register_lowering(primitive, rule, platform=platform)
+
+
+_register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
+
+
+# ---- the differential ----
+
+
+def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
+    """Return the shapes and dtypes of the results, without using a forward-mode rule."""
+    found = _results(fn, avals[: len(wanted)])
+    return [aval for aval in found if is_inexact(aval.dtype)]
+
+
+_differential.def_abstract_eval(_differential_results)
+_differential.def_impl(
+    lambda *arrays, fn, wanted: _run(*arrays, fn=_pushed(fn, wanted))
+)
+_register(
+    _differential,
+    lambda lowered, *arrays, fn, wanted: lowered(*arrays, fn=_pushed(fn, wanted)),
+)
+
+
+def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
+    """Return the function from arguments and some tangents to tangents of the results."""
+    return fn.then(Push(_places(wanted), is_dense=True))
+
+
+def _places(wanted: Sequence[bool]) -> tuple[int, ...]:
+    return tuple([i for i, is_wanted in enumerate(wanted) if is_wanted])
+
+
+# ---- derivatives ----
+
+
+def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
+    results = _call.bind(*primals, fn=fn)
+    wanted = tuple([not _is_zero(t) for t in tangents])
+    if not any(wanted):
+        return results, [_zero(y) for y in results]
+    given = [t for t in tangents if not _is_zero(t)]
+    found = iter(_differential.bind(*primals, *given, fn=fn, wanted=wanted))
+    return results, [next(found) if is_inexact(y.dtype) else _zero(y) for y in results]
+
+
+def _is_zero(tangent: Any) -> bool:
+    if isinstance(tangent, ad.Zero):
+        return True
+    return bool(jax.typeof(tangent).dtype == jax.dtypes.float0)
+
+
+def _zero(value: Any) -> Any:
+    return ad.Zero(jax.typeof(value).to_tangent_aval())
+
+
+def _differential_jvp(
+    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    count = len(wanted)
+    results = _differential.bind(*primals, fn=fn, wanted=wanted)
+    found = [_zero(y) for y in results]
+    if not all(map(_is_zero, tangents[count:])):
+        given = [ad.instantiate_zeros(t) for t in tangents[count:]]
+        found = _differential.bind(*primals[:count], *given, fn=fn, wanted=wanted)
+    changed = tuple([not _is_zero(t) for t in tangents[:count]])
+    if any(changed):
+        given = [t for t in tangents[:count] if not _is_zero(t)]
+        rest = (False,) * (len(primals) - count)
+        more = _differential.bind(
+            *primals, *given, fn=_pushed(fn, wanted), wanted=(*changed, *rest)
+        )
+        found = [ad.add_tangents(x, y) for x, y in zip(found, more, strict=True)]
+    return results, found
+
+
+def _transposed(
+    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    count = len(wanted)
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    results = _results(fn, [jax.typeof(x) for x in arrays[:count]])
+    outputs = _places([is_inexact(y.dtype) for y in results])
+    step = Pull(_places(wanted), outputs, is_dense=True)
+    found = _call.bind(*arrays[:count], *given, fn=fn.then(step))
+    return [*[None] * count, *found]
+
+
+ad.primitive_jvps[_call] = _call_jvp
+ad.primitive_jvps[_differential] = _differential_jvp
+ad.primitive_transposes[_differential] = _transposed
+
+
+# ---- rows ----
+
+
+def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
+    rows = [_first(x, d) for x, d in zip(arrays, dims, strict=True)]
+    axes = tuple([None if d is None else 0 for d in dims])
+    found = _call.bind(*rows, fn=fn.then(Batch(axes)))
+    return found, [0] * len(found)
+
+
+def _differential_batch(
+    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
+) -> Any:
+    """Batch the differential; an argument is batched if its tangent is, and vice versa."""
+    count = len(wanted)
+    size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
+    places = _places(wanted)
+    has_rows = [d is not None for d in dims]
+    for i, place in enumerate(places):
+        either = has_rows[place] or has_rows[count + i]
+        has_rows[place] = has_rows[count + i] = either
+    given = [
+        _rows(x, d, size) if has else x
+        for x, d, has in zip(arrays, dims, has_rows, strict=True)
+    ]
+    axes = tuple([0 if has else None for has in has_rows[:count]])
+    found = _differential.bind(*given, fn=fn.then(Batch(axes)), wanted=wanted)
+    return found, [0] * len(found)
+
+
+def _first(array: Any, dim: Any) -> Any:
+    return array if dim in (None, 0) else jax.numpy.moveaxis(array, dim, 0)
+
+
+def _rows(array: Any, dim: Any, size: int) -> Any:
+    if dim is not None:
+        return _first(array, dim)
+    return jax.numpy.broadcast_to(array, (size, *array.shape))
+
+
+batching.primitive_batchers[_call] = _call_batch
+batching.primitive_batchers[_differential] = _differential_batch
 
 
 # ---- kernels for JAX arrays ----
+
+# The kind of JAX arrays.
+_KIND = "jax"
 
 
 def has_own_kernel(call: object) -> TypeGuard[OperatorCall]:
@@ -234,7 +607,17 @@ def run_own_kernel(call: OperatorCall, arrays: Sequence[Any]) -> list[Any]:
     return call.leaves(call.op.rows[_KIND].fn(*positional, **keywords))
 
 
-# ---- kernels of numba ----
+# ---- kernels that XLA calls without Python ----
+# These are the kernels that numba compiles; XLA calls them through its FFI.
+#
+# A callback takes 100 us and Python's lock, a handler takes 2 us. Only the NumPy
+# kernels of operators are called this way, and only on CPUs. Their derivatives are JAX
+# programs that call them.
+
+_CONSTANTS = (bool, int, float, complex, str, type(None))
+# Handlers. XLA keeps using them until the process ends.
+_handlers: list[Any] = []
+_numbers = itertools.count()
 
 
 def has_target(call: object) -> TypeGuard[OperatorCall]:
@@ -337,24 +720,6 @@ def _kernel_of(op: RuleTable) -> Any:
 # ---- callbacks from XLA to Python ----
 
 
-def run_on_host(
-    fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
-) -> list[np.ndarray[Any, Any]]:
-    """Run a function on NumPy arrays, with the dtypes that JAX expects.
-
-    Parameters
-    ----------
-    fn : Derived
-    given, wanted : sequence of array or ShapedArray
-        They have the dtypes of the arguments and of the results.
-    *arrays : array
-    """
-    is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
-    pairs = zip(arrays, given, strict=True)
-    found = fn(*[np.array(x, a.dtype, copy=is_copied) for x, a in pairs])
-    return [np.asarray(y, a.dtype) for y, a in zip(found, wanted, strict=True)]
-
-
 def host_call(
     fn: Derived, given: Sequence[Any], wanted: Sequence[Any]
 ) -> Callable[..., list[np.ndarray[Any, Any]]]:
@@ -402,386 +767,19 @@ def host_call(
     return made
 
 
-# ---- two JAX primitives: the call of a function, and its differential ----
-# The differential is linear in the tangents. Forward mode runs it; reverse mode
-# transposes it into a call of the pullback. So one export has both modes, to any order,
-# and an operator without a rule for one mode works in the other.
-
-
-_call = Primitive("customop_call")
-_call.multiple_results = True
-_differential = Primitive("customop_differential")
-_differential.multiple_results = True
-
-
-def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
-    """Call a function with JAX arrays, concrete or traced."""
-    found: list[Any] = _call.bind(*arrays, fn=fn)
-    return found
-
-
-# ---- values ----
-
-
-def _run(*arrays: Any, fn: Derived) -> list[Any]:
-    if not fn.steps and has_own_kernel(fn.base):
-        return run_own_kernel(fn.base, arrays)
-    avals = [jax.typeof(x) for x in arrays]
-    found = run_on_host(fn, avals, _results(fn, avals), *arrays)
-    return [jax.numpy.asarray(y) for y in found]
-
-
-def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
-    """Return the shapes and dtypes of the results."""
-    given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
-    return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
-
-
-@lru_cache(maxsize=4096)
-def _result_types(
-    fn: Derived, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
-) -> Sequence[Any]:
-    """Return what `_results` does.
-
-    `changes` is part of the cache key, so that new rules are taken into account.
-    """
-    found = fn(*[FakeArray(shape, dtype) for shape, dtype in given])
-    dtypes = [jax.dtypes.canonicalize_dtype(y.dtype) for y in found]
-    return [ShapedArray(y.shape, t) for y, t in zip(found, dtypes, strict=True)]
-
-
-_call.def_impl(_run)
-_call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
-
-
-def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
-    """Put a call into a JAX program: as a function that XLA calls, or as a callback."""
-    avals = [jax.typeof(x) for x in arrays]
-    wanted = _results(fn, avals)
-    results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
-    base = fn.base
-    found: list[Any] | None = None
-    if has_own_kernel(base) or (is_on_cpu and has_target(base)):
-        if fn.steps:
-            found = _inlined(fn, arrays, results)
-        elif has_own_kernel(base):
-            found = run_own_kernel(base, arrays)
-        else:
-            found = call_target(base, arrays, results)
-    if found is not None:
-        return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
-    return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
-
-
-def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Write derivatives and batches as a JAX program that calls the operator.
-
-    Return None if a rule needs the values of its arrays; the rule then runs on the
-    host.
-    """
-    # Imported late: JAX arrays become a kind, so that rules run on them.
-    import_module("customop.interop.jax.jax_kind").register_jax_arrays()
-    try:
-        found = carried(fn, arrays, {})
-    except (DataDependentError, jax.errors.ConcretizationTypeError):
-        return None
-    # A rule may return a NumPy constant.
-    return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
-
-
-def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
-    """Tell JAX how to lower a primitive."""
-    for platform in (None, "cpu"):
-        lowered = partial(_lowered, platform is not None)
-        rule = mlir.lower_fun(partial(of_call, lowered), multiple_results=True)
-        mlir.register_lowering(primitive, rule, platform=platform)
-
-
-_register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
-
-# ---- the differential ----
-
-
-def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
-    """Return the shapes and dtypes of the results, without using a forward-mode rule."""
-    found = _results(fn, avals[: len(wanted)])
-    return [aval for aval in found if is_inexact(aval.dtype)]
-
-
-_differential.def_abstract_eval(_differential_results)
-_differential.def_impl(
-    lambda *arrays, fn, wanted: _run(*arrays, fn=_pushed(fn, wanted))
-)
-_register(
-    _differential,
-    lambda lowered, *arrays, fn, wanted: lowered(*arrays, fn=_pushed(fn, wanted)),
-)
-
-
-def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
-    """Return the function from arguments and some tangents to tangents of the results."""
-    return fn.then(Push(_places(wanted), is_dense=True))
-
-
-def _places(wanted: Sequence[bool]) -> tuple[int, ...]:
-    return tuple([i for i, is_wanted in enumerate(wanted) if is_wanted])
-
-
-# ---- derivatives ----
-
-
-def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
-    results = _call.bind(*primals, fn=fn)
-    wanted = tuple([not _is_zero(t) for t in tangents])
-    if not any(wanted):
-        return results, [_zero(y) for y in results]
-    given = [t for t in tangents if not _is_zero(t)]
-    found = iter(_differential.bind(*primals, *given, fn=fn, wanted=wanted))
-    return results, [next(found) if is_inexact(y.dtype) else _zero(y) for y in results]
-
-
-def _is_zero(tangent: Any) -> bool:
-    if isinstance(tangent, ad.Zero):
-        return True
-    return bool(jax.typeof(tangent).dtype == jax.dtypes.float0)
-
-
-def _zero(value: Any) -> Any:
-    return ad.Zero(jax.typeof(value).to_tangent_aval())
-
-
-def _differential_jvp(
-    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...]
-) -> Any:
-    count = len(wanted)
-    results = _differential.bind(*primals, fn=fn, wanted=wanted)
-    found = [_zero(y) for y in results]
-    if not all(map(_is_zero, tangents[count:])):
-        given = [ad.instantiate_zeros(t) for t in tangents[count:]]
-        found = _differential.bind(*primals[:count], *given, fn=fn, wanted=wanted)
-    changed = tuple([not _is_zero(t) for t in tangents[:count]])
-    if any(changed):
-        given = [t for t in tangents[:count] if not _is_zero(t)]
-        rest = (False,) * (len(primals) - count)
-        more = _differential.bind(
-            *primals, *given, fn=_pushed(fn, wanted), wanted=(*changed, *rest)
-        )
-        found = [ad.add_tangents(x, y) for x, y in zip(found, more, strict=True)]
-    return results, found
-
-
-def _transposed(
-    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...]
-) -> Any:
-    count = len(wanted)
-    given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    results = _results(fn, [jax.typeof(x) for x in arrays[:count]])
-    outputs = _places([is_inexact(y.dtype) for y in results])
-    step = Pull(_places(wanted), outputs, is_dense=True)
-    found = _call.bind(*arrays[:count], *given, fn=fn.then(step))
-    return [*[None] * count, *found]
-
-
-ad.primitive_jvps[_call] = _call_jvp
-ad.primitive_jvps[_differential] = _differential_jvp
-ad.primitive_transposes[_differential] = _transposed
-
-# ---- rows ----
-
-
-def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
-    rows = [_first(x, d) for x, d in zip(arrays, dims, strict=True)]
-    axes = tuple([None if d is None else 0 for d in dims])
-    found = _call.bind(*rows, fn=fn.then(Batch(axes)))
-    return found, [0] * len(found)
-
-
-def _differential_batch(
-    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
-) -> Any:
-    """Batch the differential; an argument is batched if its tangent is, and vice versa."""
-    count = len(wanted)
-    size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
-    places = _places(wanted)
-    has_rows = [d is not None for d in dims]
-    for i, place in enumerate(places):
-        either = has_rows[place] or has_rows[count + i]
-        has_rows[place] = has_rows[count + i] = either
-    given = [
-        _rows(x, d, size) if has else x
-        for x, d, has in zip(arrays, dims, has_rows, strict=True)
-    ]
-    axes = tuple([0 if has else None for has in has_rows[:count]])
-    found = _differential.bind(*given, fn=fn.then(Batch(axes)), wanted=wanted)
-    return found, [0] * len(found)
-
-
-def _first(array: Any, dim: Any) -> Any:
-    return array if dim in (None, 0) else jax.numpy.moveaxis(array, dim, 0)
-
-
-def _rows(array: Any, dim: Any, size: int) -> Any:
-    if dim is not None:
-        return _first(array, dim)
-    return jax.numpy.broadcast_to(array, (size, *array.shape))
-
-
-batching.primitive_batchers[_call] = _call_batch
-batching.primitive_batchers[_differential] = _differential_batch
-
-
-# ---- export ----
-
-
-def export(op: Callable[..., Any]) -> JaxFunction:
-    """Make a JAX function of an operator or of a NumPy function.
-
-    It runs on the host; inside ``jax.jit`` it is a callback. Shapes and dtypes of its
-    results come from the fake kernel. Derivatives in both modes and to any order, and
-    batches for ``jax.vmap``, come from the operator's rules.
+def run_on_host(
+    fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
+) -> list[np.ndarray[Any, Any]]:
+    """Run a function on NumPy arrays, with the dtypes that JAX expects.
 
     Parameters
     ----------
-    op : Operator or callable
-        An operator, or a function of arrays that uses operators and NumPy functions.
-
-    Returns
-    -------
-    JaxFunction
-        Takes the arguments of `op`, with JAX arrays in the place of NumPy arrays, and
-        returns JAX arrays. Other arguments are constants of the compiled program. JAX
-        arrays never change: if `op` writes to an argument, the new array is returned
-        after the results of `op`, in the order of ``op.schema.written``.
-
-    Raises
-    ------
-    ArgumentError
-        If `op` is not a function, or draws random numbers.
-
-    Notes
-    -----
-    Without ``jax_enable_x64`` JAX has no 64-bit numbers: it passes 32-bit arrays to
-    `op`, and results are rounded to 32 bits. dtypes that NumPy lacks, such as bfloat16,
-    are refused.
-
-    Examples
-    --------
-    >>> import customop as co, jax, jax.numpy as jnp, numpy as np
-    >>> from customop.interop.jax import export
-    >>> @co.custom_op("jax_docs::cube", mutates_args=(), tags=(co.Tag.pointwise,))
-    ... def cube(x: co.Array) -> co.Array:
-    ...     return x * x * x
-    >>> op = cube.register_autograd(co.native)  # the gradient of its own code
-    >>> jax_cube = export(cube)
-    >>> float(jax.jit(jax.grad(jax_cube))(2.0))
-    12.0
+    fn : Derived
+    given, wanted : sequence of array or ShapedArray
+        They have the dtypes of the arguments and of the results.
+    *arrays : array
     """
-    check_function("export", op)
-    if isinstance(op, Operator) and op.sees_seed:
-        raise ArgumentError(
-            f"export: {op.qualname} draws random numbers, and JAX calls a function as often"
-            " as it likes",
-            do="draw before the call, and pass the numbers as an array",
-        )
-    return JaxFunction(op)
-
-
-class JaxFunction:
-    """A function that `export` returns.
-
-    Attributes
-    ----------
-    op : Operator or callable
-    """
-
-    def __init__(self, op: Callable[..., Any]) -> None:
-        self.op: Callable[..., Any] = op
-        update_wrapper(self, op, updated=())
-
-    def __repr__(self) -> str:
-        return f"<{self._name()} for JAX>"
-
-    def _name(self) -> str:
-        named = getattr(self.op, "__qualname__", self.op)
-        return str(getattr(self.op, "qualname", named))
-
-    def _checked(self, array: Any) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.dtype(array.dtype)
-        if dtype.isbuiltin == 2:  # registered by another library
-            raise ArgumentError(
-                f"{self._name()}: an array of {dtype}, which NumPy does not have",
-                do="convert it: x.astype(np.float32)",
-            )
-        return dtype
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator, or add the call to the program that JAX traces."""
-        arrays: list[Any] = []
-        fakes: dict[int, int] = {}
-
-        def mark(leaf: Any) -> Any:
-            if not isinstance(leaf, jax.Array | np.ndarray):
-                return leaf
-            fake = FakeArray(leaf.shape, self._checked(leaf))
-            fakes[id(fake)] = len(arrays)
-            arrays.append(leaf)
-            return fake
-
-        def slot(leaf: Any) -> Any:
-            return ArraySlot(fakes[id(leaf)]) if id(leaf) in fakes else leaf
-
-        fn: OperatorCall | NumpyCall
-        if isinstance(self.op, Operator):
-            marked: Any = map_outline((args, kwargs), mark)
-            try:
-                values = self.op.bind(*marked[0], **marked[1])
-            except ArgumentError as error:
-                _say_jax(error)
-                raise
-            fn = OperatorCall(
-                self.op, CallPlaces([map_outline(v, slot) for v in values])
-            )
-        else:
-            leaves, spec = flatten((args, kwargs))
-            fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
-        types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
-        example = _example(fn, types, changing.count)
-        return fn.rebuilt(example, call(Derived(fn, ()), arrays))
-
-
-def _say_jax(error: ArgumentError) -> None:
-    """Change an error that names a fake array, so that it names the JAX array instead."""
-    if "FakeArray" in error.what:
-        error.what = error.what.replace("FakeArray", "an array of JAX")
-        error.do = (
-            f"pass a number of Python, with jax.jit(f, static_argnames='{error.parameter}')"
-            f" where JAX traces it; or declare {error.parameter}: Array"
-        )
-
-
-@lru_cache(maxsize=4096)
-def _example(
-    fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]], changes: int
-) -> Any:
-    """Return a result without data.
-
-    `changes` is part of the cache key, so that new rules are taken into account.
-    """
-    found = fn.result([FakeArray(shape, dtype) for shape, dtype in types])
-    for leaf in fn.leaves(found):
-        _check_result(fn, leaf)
-    return found
-
-
-def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
-    """Raise if a result is not an array of a known shape, as JAX requires."""
-    if not is_array(leaf):
-        raise ArgumentError(
-            f"{fn} returns {shown(leaf)}, JAX's functions return arrays",
-            do="return np.asarray(...) of it",
-        )
-    if any(type(n) is not int for n in leaf.shape):
-        raise DataDependentError(
-            f"{fn} gives {leaf}, and JAX must know shapes before it has values",
-            do="give results of a fixed length, or call it outside of JAX's programs",
-        )
+    is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
+    pairs = zip(arrays, given, strict=True)
+    found = fn(*[np.array(x, a.dtype, copy=is_copied) for x, a in pairs])
+    return [np.asarray(y, a.dtype) for y, a in zip(found, wanted, strict=True)]

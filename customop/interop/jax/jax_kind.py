@@ -26,9 +26,142 @@ from customop.errors import ArgumentError
 from customop.interop.jax.jax_export import ArraySlot, CallPlaces, JaxFunction, is_fixed
 from customop.numpy.index_operators import key_of
 
+# ---- JAX arrays as a kind ----
+
+
+def register_jax_arrays() -> None:
+    """Register JAX arrays, including traced ones, as the kind of array ``"jax"``.
+
+    NumPy operators run as JAX functions where JAX has them. All others run on the host,
+    by a callback if JAX is tracing.
+    """
+    for cls in (type(jnp.zeros(())), Tracer):
+        register_array_type(
+            "jax",
+            cls,
+            from_numpy=_from_numpy,
+            to_numpy=np.asarray,
+            accepts=("cpu",),
+            immutable=True,
+            derive=_kernel,
+            checked=False,  # opcheck forks, and JAX warns about that
+        )
+
+
+def _from_numpy(x: Any) -> Any:
+    with jax.enable_x64(True):
+        return jnp.asarray(x)
+
+
+def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that keeps 64-bit arguments, which JAX rounds to 32 bits by default."""
+
+    def run(*values: Any, **named: Any) -> Any:
+        leaves = flat([*values, *named.values()])
+        dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
+        if jax.config.read("jax_enable_x64") or not any(map(_is_wide, dtypes)):
+            return kernel(*values, **named)
+        with jax.enable_x64(True):
+            return kernel(*values, **named)
+
+    return run
+
+
+def _is_wide(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize >= (16 if dtype.kind == "c" else 8)
+
+
+def _kernel(op: RuleTable) -> Callable[..., Any] | None:
+    """Return the kernel of an operator for JAX arrays; None if it creates arrays."""
+    assert isinstance(op, Operator)
+    if op.is_factory:
+        return None
+    if op.schema.written or op.sees_seed:
+        return _refusing(op)
+    native = NATIVE.get(op.name) if op.namespace == "np" else None
+    on_host = _on_host(op)
+    if native is None:
+        return _wide(on_host)
+    run = native
+
+    def kernel(*values: Any) -> Any:
+        arrays: list[Any] = []
+
+        def slot(leaf: Any) -> Any:
+            if not is_array(leaf):
+                return leaf
+            arrays.append(leaf)
+            return ArraySlot(len(arrays) - 1)
+
+        places = CallPlaces([map_outline(value, slot) for value in values])
+        types = tuple([(tuple(x.shape), np.dtype(x.dtype)) for x in arrays])
+        if op.name in ON_HOST_IF_COMPLEX and arrays[0].dtype.kind == "c":
+            return on_host(*values)
+        wanted = _result_dtype(op, places, types, changing.count)
+        found = run(*values)
+        return found.astype(jax.dtypes.canonicalize_dtype(wanted))
+
+    return _wide(kernel)
+
+
+def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
+    """Return a kernel that runs the NumPy kernel: directly, or by a callback in a trace."""
+    in_program = JaxFunction(op)
+
+    def kernel(*values: Any, **named: Any) -> Any:
+        leaves = flat([*values, *named.values()])
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return in_program(*values, **named)
+        convert = _to_copy if is_fixed(op) else _to_numpy
+        given = [map_outline(value, convert) for value in values]
+        others = {name: map_outline(value, convert) for name, value in named.items()}
+        return map_result(op.invoke([*given, *others.values()]), jnp.asarray)
+
+    return kernel
+
+
+def _to_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+def _to_copy(leaf: Any) -> Any:
+    return np.array(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+def _refusing(op: RuleTable) -> Callable[..., Any]:
+    """Return a kernel that raises: JAX arrays cannot be written to, and do not draw."""
+
+    def refuse(*values: Any, **named: Any) -> Any:
+        if op.schema.written:
+            raise op.error(
+                ArgumentError,
+                "arrays of JAX cannot be written",
+                do="call customop.interop.jax.export(op), which returns what it wrote",
+            )
+        raise op.error(
+            ArgumentError,
+            "random numbers are not drawn for arrays of JAX",
+            do="draw before the call, and pass the numbers as an array",
+        )
+
+    return refuse
+
+
+@lru_cache(maxsize=4096)
+def _result_dtype(
+    op: RuleTable, places: CallPlaces, types: Sequence[Any], changes: int
+) -> Any:
+    """Return the dtype that NumPy gives.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
+    values = places.filled([FakeArray(shape, dtype) for shape, dtype in types])
+    (found,) = flat(op.invoke(values))
+    return found.dtype
+
+
 # ---- JAX functions for the operators of NumPy ----
 # They run on the device and are compiled.
-
 
 # XLA drops the sign of a zero imaginary part, which selects the side of a branch cut
 # (jaxlib 0.10.2).
@@ -170,137 +303,3 @@ NATIVE: Mapping[str, Callable[..., Any]] = {
 
 def _inexact(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(float)
-
-
-# ---- JAX arrays as a kind ----
-
-
-def register_jax_arrays() -> None:
-    """Register JAX arrays, including traced ones, as the kind of array ``"jax"``.
-
-    NumPy operators run as JAX functions where JAX has them. All others run on the host,
-    by a callback if JAX is tracing.
-    """
-    for cls in (type(jnp.zeros(())), Tracer):
-        register_array_type(
-            "jax",
-            cls,
-            from_numpy=_from_numpy,
-            to_numpy=np.asarray,
-            accepts=("cpu",),
-            immutable=True,
-            derive=_kernel,
-            checked=False,  # opcheck forks, and JAX warns about that
-        )
-
-
-def _from_numpy(x: Any) -> Any:
-    with jax.enable_x64(True):
-        return jnp.asarray(x)
-
-
-def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that keeps 64-bit arguments, which JAX rounds to 32 bits by default."""
-
-    def run(*values: Any, **named: Any) -> Any:
-        leaves = flat([*values, *named.values()])
-        dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
-        if jax.config.read("jax_enable_x64") or not any(map(_is_wide, dtypes)):
-            return kernel(*values, **named)
-        with jax.enable_x64(True):
-            return kernel(*values, **named)
-
-    return run
-
-
-def _is_wide(dtype: np.dtype[Any]) -> bool:
-    return dtype.itemsize >= (16 if dtype.kind == "c" else 8)
-
-
-def _kernel(op: RuleTable) -> Callable[..., Any] | None:
-    """Return the kernel of an operator for JAX arrays; None if it creates arrays."""
-    assert isinstance(op, Operator)
-    if op.is_factory:
-        return None
-    if op.schema.written or op.sees_seed:
-        return _refusing(op)
-    native = NATIVE.get(op.name) if op.namespace == "np" else None
-    on_host = _on_host(op)
-    if native is None:
-        return _wide(on_host)
-    run = native
-
-    def kernel(*values: Any) -> Any:
-        arrays: list[Any] = []
-
-        def slot(leaf: Any) -> Any:
-            if not is_array(leaf):
-                return leaf
-            arrays.append(leaf)
-            return ArraySlot(len(arrays) - 1)
-
-        places = CallPlaces([map_outline(value, slot) for value in values])
-        types = tuple([(tuple(x.shape), np.dtype(x.dtype)) for x in arrays])
-        if op.name in ON_HOST_IF_COMPLEX and arrays[0].dtype.kind == "c":
-            return on_host(*values)
-        wanted = _result_dtype(op, places, types, changing.count)
-        found = run(*values)
-        return found.astype(jax.dtypes.canonicalize_dtype(wanted))
-
-    return _wide(kernel)
-
-
-def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that runs the NumPy kernel: directly, or by a callback in a trace."""
-    in_program = JaxFunction(op)
-
-    def kernel(*values: Any, **named: Any) -> Any:
-        leaves = flat([*values, *named.values()])
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
-            return in_program(*values, **named)
-        convert = _to_copy if is_fixed(op) else _to_numpy
-        given = [map_outline(value, convert) for value in values]
-        others = {name: map_outline(value, convert) for name, value in named.items()}
-        return map_result(op.invoke([*given, *others.values()]), jnp.asarray)
-
-    return kernel
-
-
-def _to_numpy(leaf: Any) -> Any:
-    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
-
-
-def _to_copy(leaf: Any) -> Any:
-    return np.array(leaf) if isinstance(leaf, jax.Array) else leaf
-
-
-def _refusing(op: RuleTable) -> Callable[..., Any]:
-    """Return a kernel that raises: JAX arrays cannot be written to, and do not draw."""
-
-    def refuse(*values: Any, **named: Any) -> Any:
-        if op.schema.written:
-            raise op.error(
-                ArgumentError,
-                "arrays of JAX cannot be written",
-                do="call customop.interop.jax.export(op), which returns what it wrote",
-            )
-        raise op.error(
-            ArgumentError,
-            "random numbers are not drawn for arrays of JAX",
-            do="draw before the call, and pass the numbers as an array",
-        )
-
-    return refuse
-
-
-@lru_cache(maxsize=4096)
-def _result_dtype(
-    op: RuleTable, places: CallPlaces, types: Sequence[Any], changes: int
-) -> Any:
-    """Return the dtype that NumPy gives.
-
-    `changes` is part of the cache key, so that new rules are taken into account.
-    """
-    values = places.filled([FakeArray(shape, dtype) for shape, dtype in types])
-    (found,) = flat(op.invoke(values))
-    return found.dtype

@@ -15,9 +15,102 @@ from customop.core.table import RuleTable
 from customop.errors import ArgumentError, ContractError, GradientError
 from customop.interop.torch.framework import torch
 
+# ---- the array kind "torch" ----
+# On CPU tensors, operators run their NumPy kernels on the same memory. An operator may
+# also have its own kernel for the kind.
+
+KIND = "torch"
+
+
+def register_tensors() -> None:
+    """Register torch.Tensor as the kind of array ``"torch"``.
+
+    Operators, and NumPy functions under transforms, then accept tensors on the CPU.
+    They run their NumPy kernels on the same memory.
+
+    Examples
+    --------
+    >>> import torch, customop as co
+    >>> from customop.interop.torch import register_tensors
+    >>> register_tensors()
+    >>> @co.custom_op("doc::thirds", mutates_args=())
+    ... def thirds(x: co.Array) -> co.Array:
+    ...     return x / 3
+    >>> thirds(torch.ones(2, dtype=torch.float64))
+    tensor([0.3333, 0.3333], dtype=torch.float64)
+    """
+    register_array_type(
+        KIND,
+        torch.Tensor,
+        from_numpy=tensor_of,
+        to_numpy=_lowered,
+        accepts=(CPU.name,),
+        derive=_derived,
+    )
+
+
+def _derived(op: RuleTable) -> Callable[..., Any] | None:
+    """Return the kernel for tensors, which runs the kernel for NumPy arrays."""
+    kernel = find_kernel(op, CPU.name)
+    if kernel is None:
+        return None
+    run: Callable[..., Any] = kernel
+
+    def on_tensors(*args: Any, **kwargs: Any) -> Any:
+        given = _GivenTensors()
+        arrays = [map_nested(value, given.lower) for value in args]
+        named = {name: map_nested(v, given.lower) for name, v in kwargs.items()}
+        out = map_nested(run(*arrays, **named), given.raised)
+        if op.schema.written:
+            given.note_writes()
+        return out
+
+    return on_tensors
+
+
+class _GivenTensors:
+    """The tensors of one call, and the arrays that share their memory."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def lower(self, value: Any) -> Any:
+        """Return the array for a tensor; return other values unchanged."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        array = _lowered(value)
+        self._pairs.append((array, value))
+        return array
+
+    def raised(self, value: Any) -> Any:
+        """Return the tensor for an array: the argument itself, if it is one of these."""
+        for array, tensor in self._pairs:
+            if value is array:
+                return tensor
+        return tensor_of(value) if is_array(value) else value
+
+    def note_writes(self) -> None:
+        """Count a write to each tensor, so that torch's autograd notices it."""
+        for _, tensor in self._pairs:
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+
+
+def _lowered(x: Any) -> Any:
+    """Return the array for a tensor; raise if torch would lose its gradient."""
+    if x.requires_grad and torch.is_grad_enabled():
+        raise GradientError(
+            "an operator is called with a tensor that requires a gradient, which torch"
+            " would lose",
+            do="call customop.interop.torch.export(op), or pass x.detach()",
+        )
+    return as_array(x)
+
+
 # ---- conversion of values ----
 # Tensors and NumPy arrays share memory where that is possible.
-
 
 _NAMES: Final = (
     "bool",
@@ -190,98 +283,3 @@ def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         taken.append(out)
         tensors.append(as_tensor(out))
     return tensors
-
-
-# ---- the array kind "torch" ----
-# On CPU tensors, operators run their NumPy kernels on the same memory. An operator may
-# also have its own kernel for the kind.
-
-
-KIND = "torch"
-
-
-def register_tensors() -> None:
-    """Register torch.Tensor as the kind of array ``"torch"``.
-
-    Operators, and NumPy functions under transforms, then accept tensors on the CPU.
-    They run their NumPy kernels on the same memory.
-
-    Examples
-    --------
-    >>> import torch, customop as co
-    >>> from customop.interop.torch import register_tensors
-    >>> register_tensors()
-    >>> @co.custom_op("doc::thirds", mutates_args=())
-    ... def thirds(x: co.Array) -> co.Array:
-    ...     return x / 3
-    >>> thirds(torch.ones(2, dtype=torch.float64))
-    tensor([0.3333, 0.3333], dtype=torch.float64)
-    """
-    register_array_type(
-        KIND,
-        torch.Tensor,
-        from_numpy=tensor_of,
-        to_numpy=_lowered,
-        accepts=(CPU.name,),
-        derive=_derived,
-    )
-
-
-def _derived(op: RuleTable) -> Callable[..., Any] | None:
-    """Return the kernel for tensors, which runs the kernel for NumPy arrays."""
-    kernel = find_kernel(op, CPU.name)
-    if kernel is None:
-        return None
-    run: Callable[..., Any] = kernel
-
-    def on_tensors(*args: Any, **kwargs: Any) -> Any:
-        given = _GivenTensors()
-        arrays = [map_nested(value, given.lower) for value in args]
-        named = {name: map_nested(v, given.lower) for name, v in kwargs.items()}
-        out = map_nested(run(*arrays, **named), given.raised)
-        if op.schema.written:
-            given.note_writes()
-        return out
-
-    return on_tensors
-
-
-class _GivenTensors:
-    """The tensors of one call, and the arrays that share their memory."""
-
-    __slots__ = ("_pairs",)
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def lower(self, value: Any) -> Any:
-        """Return the array for a tensor; return other values unchanged."""
-        if not isinstance(value, torch.Tensor):
-            return value
-        array = _lowered(value)
-        self._pairs.append((array, value))
-        return array
-
-    def raised(self, value: Any) -> Any:
-        """Return the tensor for an array: the argument itself, if it is one of these."""
-        for array, tensor in self._pairs:
-            if value is array:
-                return tensor
-        return tensor_of(value) if is_array(value) else value
-
-    def note_writes(self) -> None:
-        """Count a write to each tensor, so that torch's autograd notices it."""
-        for _, tensor in self._pairs:
-            if not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)
-
-
-def _lowered(x: Any) -> Any:
-    """Return the array for a tensor; raise if torch would lose its gradient."""
-    if x.requires_grad and torch.is_grad_enabled():
-        raise GradientError(
-            "an operator is called with a tensor that requires a gradient, which torch"
-            " would lose",
-            do="call customop.interop.torch.export(op), or pass x.detach()",
-        )
-    return as_array(x)

@@ -41,299 +41,6 @@ from customop.interop.torch.tensors import (
 from customop.interop.torch.torch_sizes import OwnSizes
 from customop.library.define import custom_op
 
-# ---- schemas of torch operators, translated to ours ----
-
-
-# Types of torch's schemas -> our schema types.
-_TYPES: Final = {
-    "Tensor": "Array",
-    "int": "int",
-    "SymInt": "int",
-    "float": "float",
-    "bool": "bool",
-    "str": "str",
-    "number": "Scalar",
-    "complex": "complex",
-    "ScalarType": "dtype",
-    "Device": "device",
-}
-
-
-class TorchArgument(NamedTuple):
-    """An argument of a torch operator, with our schema type."""
-
-    name: str
-    type: str
-    is_keyword: bool
-    default: str
-    is_written: bool
-
-    @property
-    def is_array(self) -> bool:
-        """Whether the argument is an array, an optional array or a list of arrays."""
-        return self.type.startswith("Array")
-
-    @property
-    def is_list(self) -> bool:
-        """Whether the argument is a list."""
-        return "[]" in self.type
-
-
-def _type_text(given: str) -> str | None:
-    """Translate a torch type to our schema type; return None if there is none."""
-    for outer, suffix in (("Optional", "?"), ("List", "[]")):
-        match = re.fullmatch(rf"{outer}\[(.*)\]", given)
-        if match:
-            inner = _type_text(match[1])
-            return None if inner is None else f"{inner}{suffix}"
-    return _TYPES.get(given)
-
-
-class ImportSchema:
-    """The schema of a torch operator, translated to ours.
-
-    Attributes
-    ----------
-    arguments : list of TorchArgument
-        The arguments whose types can be translated; the others keep their defaults.
-    returns : list of (str, str)
-        The type of each result, and the name of its memory if it is a written argument.
-    aliases : dict
-        Name of a written argument -> the name of its memory.
-    text : str
-        The schema.
-    """
-
-    def __init__(self, overload: Any) -> None:
-        self._overload = overload
-        schema = schema_of(overload)
-        self.arguments: list[TorchArgument] = self._arguments(schema)
-        self.returns: list[tuple[str, str]] = [
-            self._returned(r) for r in schema.returns
-        ]
-        self.aliases: dict[str, str] = {
-            a.name: next(iter(a.alias_info.before_set))
-            for a in schema.arguments
-            if a.alias_info is not None and a.alias_info.is_write
-        }
-        self.text: str = self._schema_text()
-
-    def _arguments(self, schema: Any) -> list[TorchArgument]:
-        found = []
-        for a in schema.arguments:
-            text = _type_text(str(a.real_type))
-            if text is None and a.has_default_value():
-                continue
-            if text is None:
-                raise self._untranslatable(f"'{a.name}' is {a.real_type}")
-            default = _default(a, text)
-            is_written = a.alias_info is not None and a.alias_info.is_write
-            found.append(TorchArgument(a.name, text, a.kwarg_only, default, is_written))
-        return found
-
-    def _untranslatable(self, what: str) -> RegistrationError:
-        return RegistrationError(
-            f"from_torch: {schema_of(self._overload)}: {what}, which has no schema type",
-            do="write an operator around it: custom_op(name, fn)",
-        )
-
-    def _returned(self, r: Any) -> tuple[str, str]:
-        """Return the type of a result, and the name of its memory if it is written."""
-        text = _type_text(str(r.real_type))
-        if text is None:
-            raise self._untranslatable(f"a result is {r.real_type}")
-        info = r.alias_info
-        if info is None or not info.is_write:
-            return text, ""
-        return text, next(iter(info.before_set))
-
-    def _schema_text(self) -> str:
-        texts, has_star = [], False
-        for a in self.arguments:
-            if a.is_keyword and not has_star:
-                texts.append("*")
-                has_star = True
-            alias = f"Array({self.aliases[a.name]}!)" if a.is_written else "Array"
-            texts.append(f"{a.type.replace('Array', alias, 1)} {a.name}{a.default}")
-        results = [
-            t.replace("Array", f"Array({alias}!)", 1) if alias else t
-            for t, alias in self.returns
-        ]
-        shown_results = results[0] if len(results) == 1 else f"({', '.join(results)})"
-        return f"({', '.join(texts)}) -> {shown_results}"
-
-
-def _default(argument: Any, text: str) -> str:
-    """Return the text of a default in a schema string, such as ``=1``."""
-    if not argument.has_default_value():
-        return ""
-    value = argument.default_value
-    if value is None or isinstance(value, bool):
-        return f"={value}"
-    if isinstance(value, str):
-        return f'="{value}"' if text.startswith("str") else ""
-    if isinstance(value, list):
-        return f"=[{', '.join(map(repr, value))}]"
-    return f"={value!r}" if isinstance(value, int | float | complex) else ""
-
-
-# ---- arguments and results of imported operators ----
-
-
-def lowered(value: Any, tensor: Callable[[Any], Any]) -> Any:
-    """Convert an argument to torch."""
-    if isinstance(value, list | tuple):
-        return [lowered(item, tensor) for item in value]
-    if is_array(value):
-        return tensor(value)
-    if isinstance(value, np.dtype):
-        return dtype_of_torch(value)
-    return value
-
-
-def raised(value: Any, memory: Sequence[Any]) -> Any:
-    """Convert a result from torch, copying it if it shares memory with an argument."""
-    if isinstance(value, list | tuple):
-        return [raised(item, memory) for item in value]
-    if not isinstance(value, torch.Tensor):
-        return value
-    array = np.asarray(as_array(value.detach().resolve_conj().resolve_neg()), order="C")
-    shares = any(np.may_share_memory(array, x) for x in memory if x is not None)
-    return array.copy() if shares else array
-
-
-def arrays_in(value: Any) -> list[Any]:
-    """Return all arrays in a value, which may be a nested list."""
-    if isinstance(value, list | tuple):
-        return [x for item in value for x in arrays_in(item)]
-    return [value] if is_array(value) else []
-
-
-class FakeTensors:
-    """Converts fake arrays to fake tensors and back, for one call of torch."""
-
-    def __init__(self) -> None:
-        self.sizes: OwnSizes = OwnSizes()
-        fakes: Any = fake_tensor_module()
-        self._mode: Any = fakes.FakeTensorMode(
-            shape_env=self.sizes.shapes, allow_non_fake_inputs=True
-        )
-
-    def __enter__(self) -> None:
-        self._mode.__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        self._mode.__exit__(*exc)
-
-    def tensor(self, x: Any) -> Any:
-        """Return a fake tensor for a fake array."""
-        lent = self.sizes.lent
-        size = x.dtype.itemsize
-        return torch.empty_strided(
-            [lent(n) for n in x.shape],
-            [lent(n // size) for n in x.strides],
-            dtype=dtype_of_torch(np.dtype(x.dtype)),
-        )
-
-    def returned(self, value: Any) -> Any:
-        """Return a fake array for a fake tensor; convert the sizes in other results."""
-        if isinstance(value, list | tuple):
-            return [self.returned(item) for item in value]
-        ours = self.sizes.ours
-        if not isinstance(value, torch.Tensor):
-            return ours(value)
-        shape = tuple(ours(n) for n in value.shape)
-        return FakeArray(shape, dtype_of_numpy(value.dtype))
-
-
-# ---- derivatives and batches of torch operators ----
-# Torch computes them; they follow our conventions.
-
-
-def pulled(
-    inner: Callable[[Sequence[Any]], list[Any]],
-    step: Pull,
-    tensors: Sequence[Any],
-    *,
-    is_functional: bool,
-) -> list[Any]:
-    """Return the gradients of inputs; the last tensors are the gradients of outputs.
-
-    They are computed by torch's functional transforms if `is_functional`, otherwise by
-    torch.autograd.
-    """
-    count = len(tensors) - len(step.outputs)
-    primals, grads = list(tensors[:count]), tensors[count:]
-    # Torch's gradients are the complex conjugates of ours.
-    cotangents = [g.conj() for g in grads]
-
-    def of_wanted(*wanted: Any) -> list[Any]:
-        for i, value in zip(step.wanted, wanted, strict=True):
-            primals[i] = value
-        results = inner(primals)
-        return [results[i] for i in step.outputs]
-
-    given = [primals[i] for i in step.wanted]
-    if is_functional:
-        found = torch.func.vjp(of_wanted, *given)[1](cotangents)
-    else:
-        found = _by_autograd(of_wanted, given, cotangents)
-    return [None if g is None else g.conj() for g in found]
-
-
-def _by_autograd(
-    fn: Callable[..., list[Any]], given: Sequence[Any], cotangents: Sequence[Any]
-) -> Sequence[Any]:
-    """Compute gradients by torch.autograd, as operators written in Python need."""
-    is_inner = torch.is_grad_enabled()
-    with torch.enable_grad():
-        leaves = [
-            x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
-            for x in given
-        ]
-        pairs = zip(fn(*leaves), cotangents, strict=True)
-        moving = [(y, g) for y, g in pairs if y.requires_grad]
-        if not moving:
-            return [None] * len(leaves)
-        results, grads = zip(*moving, strict=True)
-        found: Sequence[Any] = torch.autograd.grad(
-            results, leaves, grads, create_graph=is_inner, allow_unused=True
-        )
-    return found
-
-
-def batched_rows(
-    inner: Callable[[Sequence[Any]], list[Any]],
-    step: Batch,
-    tensors: Sequence[Any],
-    *,
-    is_functional: bool,
-) -> list[Any]:
-    """Run a batch by torch.vmap or row by row; results have its axis in front."""
-
-    def batch(fn: Any, axes: tuple[int | None, ...], rows: Sequence[Any]) -> Any:
-        if not is_functional:
-            return _looped(fn, axes, rows)
-        return torch.vmap(fn, in_dims=axes, randomness=step.randomness)(*rows)
-
-    return over_given(inner, step.axes, tensors, batch)
-
-
-def _looped(
-    fn: Callable[..., tuple[Any, ...]],
-    axes: Sequence[int | None],
-    tensors: Sequence[Any],
-) -> list[Any]:
-    """Run a batch row by row, for operators without a batching rule in torch."""
-    pairs = list(zip(tensors, axes, strict=True))
-    size = next(x.shape[axis] for x, axis in pairs if axis is not None)
-    rows = [
-        fn(*[x if axis is None else x.select(axis, i) for x, axis in pairs])
-        for i in range(size)
-    ]
-    return [torch.stack(column) for column in zip(*rows, strict=True)]
-
-
 # ---- from_torch ----
 
 
@@ -683,3 +390,296 @@ def _keep_derived(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.steps, arrays, ctx.counts, *ctx.rest = inputs
     ctx.save_for_backward(*arrays)
     ctx.set_materialize_grads(False)
+
+
+# ---- schemas of torch operators, translated to ours ----
+
+
+class ImportSchema:
+    """The schema of a torch operator, translated to ours.
+
+    Attributes
+    ----------
+    arguments : list of TorchArgument
+        The arguments whose types can be translated; the others keep their defaults.
+    returns : list of (str, str)
+        The type of each result, and the name of its memory if it is a written argument.
+    aliases : dict
+        Name of a written argument -> the name of its memory.
+    text : str
+        The schema.
+    """
+
+    def __init__(self, overload: Any) -> None:
+        self._overload = overload
+        schema = schema_of(overload)
+        self.arguments: list[TorchArgument] = self._arguments(schema)
+        self.returns: list[tuple[str, str]] = [
+            self._returned(r) for r in schema.returns
+        ]
+        self.aliases: dict[str, str] = {
+            a.name: next(iter(a.alias_info.before_set))
+            for a in schema.arguments
+            if a.alias_info is not None and a.alias_info.is_write
+        }
+        self.text: str = self._schema_text()
+
+    def _arguments(self, schema: Any) -> list[TorchArgument]:
+        found = []
+        for a in schema.arguments:
+            text = _type_text(str(a.real_type))
+            if text is None and a.has_default_value():
+                continue
+            if text is None:
+                raise self._untranslatable(f"'{a.name}' is {a.real_type}")
+            default = _default(a, text)
+            is_written = a.alias_info is not None and a.alias_info.is_write
+            found.append(TorchArgument(a.name, text, a.kwarg_only, default, is_written))
+        return found
+
+    def _untranslatable(self, what: str) -> RegistrationError:
+        return RegistrationError(
+            f"from_torch: {schema_of(self._overload)}: {what}, which has no schema type",
+            do="write an operator around it: custom_op(name, fn)",
+        )
+
+    def _returned(self, r: Any) -> tuple[str, str]:
+        """Return the type of a result, and the name of its memory if it is written."""
+        text = _type_text(str(r.real_type))
+        if text is None:
+            raise self._untranslatable(f"a result is {r.real_type}")
+        info = r.alias_info
+        if info is None or not info.is_write:
+            return text, ""
+        return text, next(iter(info.before_set))
+
+    def _schema_text(self) -> str:
+        texts, has_star = [], False
+        for a in self.arguments:
+            if a.is_keyword and not has_star:
+                texts.append("*")
+                has_star = True
+            alias = f"Array({self.aliases[a.name]}!)" if a.is_written else "Array"
+            texts.append(f"{a.type.replace('Array', alias, 1)} {a.name}{a.default}")
+        results = [
+            t.replace("Array", f"Array({alias}!)", 1) if alias else t
+            for t, alias in self.returns
+        ]
+        shown_results = results[0] if len(results) == 1 else f"({', '.join(results)})"
+        return f"({', '.join(texts)}) -> {shown_results}"
+
+
+class TorchArgument(NamedTuple):
+    """An argument of a torch operator, with our schema type."""
+
+    name: str
+    type: str
+    is_keyword: bool
+    default: str
+    is_written: bool
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the argument is an array, an optional array or a list of arrays."""
+        return self.type.startswith("Array")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the argument is a list."""
+        return "[]" in self.type
+
+
+# Types of torch's schemas -> our schema types.
+_TYPES: Final = {
+    "Tensor": "Array",
+    "int": "int",
+    "SymInt": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "number": "Scalar",
+    "complex": "complex",
+    "ScalarType": "dtype",
+    "Device": "device",
+}
+
+
+def _type_text(given: str) -> str | None:
+    """Translate a torch type to our schema type; return None if there is none."""
+    for outer, suffix in (("Optional", "?"), ("List", "[]")):
+        match = re.fullmatch(rf"{outer}\[(.*)\]", given)
+        if match:
+            inner = _type_text(match[1])
+            return None if inner is None else f"{inner}{suffix}"
+    return _TYPES.get(given)
+
+
+def _default(argument: Any, text: str) -> str:
+    """Return the text of a default in a schema string, such as ``=1``."""
+    if not argument.has_default_value():
+        return ""
+    value = argument.default_value
+    if value is None or isinstance(value, bool):
+        return f"={value}"
+    if isinstance(value, str):
+        return f'="{value}"' if text.startswith("str") else ""
+    if isinstance(value, list):
+        return f"=[{', '.join(map(repr, value))}]"
+    return f"={value!r}" if isinstance(value, int | float | complex) else ""
+
+
+# ---- arguments and results of imported operators ----
+
+
+def lowered(value: Any, tensor: Callable[[Any], Any]) -> Any:
+    """Convert an argument to torch."""
+    if isinstance(value, list | tuple):
+        return [lowered(item, tensor) for item in value]
+    if is_array(value):
+        return tensor(value)
+    if isinstance(value, np.dtype):
+        return dtype_of_torch(value)
+    return value
+
+
+def raised(value: Any, memory: Sequence[Any]) -> Any:
+    """Convert a result from torch, copying it if it shares memory with an argument."""
+    if isinstance(value, list | tuple):
+        return [raised(item, memory) for item in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    array = np.asarray(as_array(value.detach().resolve_conj().resolve_neg()), order="C")
+    shares = any(np.may_share_memory(array, x) for x in memory if x is not None)
+    return array.copy() if shares else array
+
+
+def arrays_in(value: Any) -> list[Any]:
+    """Return all arrays in a value, which may be a nested list."""
+    if isinstance(value, list | tuple):
+        return [x for item in value for x in arrays_in(item)]
+    return [value] if is_array(value) else []
+
+
+class FakeTensors:
+    """Converts fake arrays to fake tensors and back, for one call of torch."""
+
+    def __init__(self) -> None:
+        self.sizes: OwnSizes = OwnSizes()
+        fakes: Any = fake_tensor_module()
+        self._mode: Any = fakes.FakeTensorMode(
+            shape_env=self.sizes.shapes, allow_non_fake_inputs=True
+        )
+
+    def __enter__(self) -> None:
+        self._mode.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._mode.__exit__(*exc)
+
+    def tensor(self, x: Any) -> Any:
+        """Return a fake tensor for a fake array."""
+        lent = self.sizes.lent
+        size = x.dtype.itemsize
+        return torch.empty_strided(
+            [lent(n) for n in x.shape],
+            [lent(n // size) for n in x.strides],
+            dtype=dtype_of_torch(np.dtype(x.dtype)),
+        )
+
+    def returned(self, value: Any) -> Any:
+        """Return a fake array for a fake tensor; convert the sizes in other results."""
+        if isinstance(value, list | tuple):
+            return [self.returned(item) for item in value]
+        ours = self.sizes.ours
+        if not isinstance(value, torch.Tensor):
+            return ours(value)
+        shape = tuple(ours(n) for n in value.shape)
+        return FakeArray(shape, dtype_of_numpy(value.dtype))
+
+
+# ---- derivatives and batches of torch operators ----
+# Torch computes them; they follow our conventions.
+
+
+def pulled(
+    inner: Callable[[Sequence[Any]], list[Any]],
+    step: Pull,
+    tensors: Sequence[Any],
+    *,
+    is_functional: bool,
+) -> list[Any]:
+    """Return the gradients of inputs; the last tensors are the gradients of outputs.
+
+    They are computed by torch's functional transforms if `is_functional`, otherwise by
+    torch.autograd.
+    """
+    count = len(tensors) - len(step.outputs)
+    primals, grads = list(tensors[:count]), tensors[count:]
+    # Torch's gradients are the complex conjugates of ours.
+    cotangents = [g.conj() for g in grads]
+
+    def of_wanted(*wanted: Any) -> list[Any]:
+        for i, value in zip(step.wanted, wanted, strict=True):
+            primals[i] = value
+        results = inner(primals)
+        return [results[i] for i in step.outputs]
+
+    given = [primals[i] for i in step.wanted]
+    if is_functional:
+        found = torch.func.vjp(of_wanted, *given)[1](cotangents)
+    else:
+        found = _by_autograd(of_wanted, given, cotangents)
+    return [None if g is None else g.conj() for g in found]
+
+
+def _by_autograd(
+    fn: Callable[..., list[Any]], given: Sequence[Any], cotangents: Sequence[Any]
+) -> Sequence[Any]:
+    """Compute gradients by torch.autograd, as operators written in Python need."""
+    is_inner = torch.is_grad_enabled()
+    with torch.enable_grad():
+        leaves = [
+            x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+            for x in given
+        ]
+        pairs = zip(fn(*leaves), cotangents, strict=True)
+        moving = [(y, g) for y, g in pairs if y.requires_grad]
+        if not moving:
+            return [None] * len(leaves)
+        results, grads = zip(*moving, strict=True)
+        found: Sequence[Any] = torch.autograd.grad(
+            results, leaves, grads, create_graph=is_inner, allow_unused=True
+        )
+    return found
+
+
+def batched_rows(
+    inner: Callable[[Sequence[Any]], list[Any]],
+    step: Batch,
+    tensors: Sequence[Any],
+    *,
+    is_functional: bool,
+) -> list[Any]:
+    """Run a batch by torch.vmap or row by row; results have its axis in front."""
+
+    def batch(fn: Any, axes: tuple[int | None, ...], rows: Sequence[Any]) -> Any:
+        if not is_functional:
+            return _looped(fn, axes, rows)
+        return torch.vmap(fn, in_dims=axes, randomness=step.randomness)(*rows)
+
+    return over_given(inner, step.axes, tensors, batch)
+
+
+def _looped(
+    fn: Callable[..., tuple[Any, ...]],
+    axes: Sequence[int | None],
+    tensors: Sequence[Any],
+) -> list[Any]:
+    """Run a batch row by row, for operators without a batching rule in torch."""
+    pairs = list(zip(tensors, axes, strict=True))
+    size = next(x.shape[axis] for x, axis in pairs if axis is not None)
+    rows = [
+        fn(*[x if axis is None else x.select(axis, i) for x, axis in pairs])
+        for i in range(size)
+    ]
+    return [torch.stack(column) for column in zip(*rows, strict=True)]

@@ -30,7 +30,6 @@ from customop.transforms.vmap import vmap
 if TYPE_CHECKING:
     from customop.interop.torch.torch_export import Exported
 
-
 # ---- fake kernels, for torch's fake and meta tensors ----
 
 
@@ -200,6 +199,24 @@ class TorchCall:
 # ---- torch.autograd.Function ----
 
 
+def functions_of(name: str) -> tuple[Any, Any]:
+    """Return two subclasses of torch.autograd.Function; torch shows `name` as ``grad_fn``.
+
+    The second is for functional transforms, which need a separate setup. The first
+    takes half the time, because torch does not bind a signature for it (torch 2.13).
+    """
+    shared = {"backward": staticmethod(_backward), "jvp": staticmethod(_jvp)}
+    alone = {**shared, "forward": staticmethod(_forward_alone)}
+    parts = {
+        **shared,
+        "forward": staticmethod(_forward),
+        "setup_context": staticmethod(_setup_context),
+        "vmap": staticmethod(_vmap),
+    }
+    bases = (torch.autograd.Function,)
+    return type(name, bases, alone), type(name, bases, parts)
+
+
 def _forward_alone(ctx: Any, call: TorchCall, *tensors: Any) -> tuple[Any, ...]:
     output = call.run(tensors)
     _keep(ctx, call, tensors, output)
@@ -272,24 +289,6 @@ def _vmap(
     return found, tuple([0] * len(found))
 
 
-def functions_of(name: str) -> tuple[Any, Any]:
-    """Return two subclasses of torch.autograd.Function; torch shows `name` as ``grad_fn``.
-
-    The second is for functional transforms, which need a separate setup. The first
-    takes half the time, because torch does not bind a signature for it (torch 2.13).
-    """
-    shared = {"backward": staticmethod(_backward), "jvp": staticmethod(_jvp)}
-    alone = {**shared, "forward": staticmethod(_forward_alone)}
-    parts = {
-        **shared,
-        "forward": staticmethod(_forward),
-        "setup_context": staticmethod(_setup_context),
-        "vmap": staticmethod(_vmap),
-    }
-    bases = (torch.autograd.Function,)
-    return type(name, bases, alone), type(name, bases, parts)
-
-
 # ---- the vmap inside torch.autograd ----
 
 
@@ -337,6 +336,42 @@ def run_written(
         target[...] = new
 
 
+def rows_of(exported: Exported, *, is_first: bool) -> Callable[..., Any]:
+    """Return the kernel of a writing operator for torch's functional transforms."""
+
+    def transform(*args: Any, **keywords: Any) -> None:
+        interpreter = transform_of_torch()
+        if interpreter.key() != TransformType.Vmap:
+            raise exported.op.error(
+                GradientError,
+                f" writes '{exported.op.schema.written[0]}' under torch.func: a write has"
+                " no derivative",
+                do="use an operator that returns a new array",
+                parameter=exported.op.schema.written[0],
+            )
+        if is_first:
+            steps: tuple[Step, ...] = ()
+            values = exported.signature.values(*args, **keywords)
+        else:
+            steps, values = steps_of(args[0]), args[1:]
+        leaves, tensors = exported.taken_out(values)
+        level = interpreter.level()
+        unwrap = unwrap_batched
+        pairs = [(x, None) if x is None else unwrap(x, level) for x in tensors]
+        with interpreter.lower():
+            below = [value for value, _ in pairs]
+            if all(axis is None for _, axis in pairs):
+                _call_again(exported, steps, leaves, below)
+                return
+            for at in _written_arrays(exported, leaves):
+                if tensors[at] is not None and pairs[at][1] is None:
+                    raise _unbatched(exported)
+            step = Batch(tuple(axis for _, axis in pairs), interpreter.randomness())
+            _call_again(exported, (*steps, step), leaves, below)
+
+    return transform
+
+
 def _written_arrays(exported: Exported, leaves: Sequence[Any]) -> list[int]:
     """Return the indices of the written arrays in the flat list."""
     found: list[int] = []
@@ -381,42 +416,6 @@ def _new(
         vmap(of_rows, in_dims=axes, randomness=randomness)(*[arrays[i] for i in given])
     )
     return [None if arrays[at] is None else next(found) for at in written]
-
-
-def rows_of(exported: Exported, *, is_first: bool) -> Callable[..., Any]:
-    """Return the kernel of a writing operator for torch's functional transforms."""
-
-    def transform(*args: Any, **keywords: Any) -> None:
-        interpreter = transform_of_torch()
-        if interpreter.key() != TransformType.Vmap:
-            raise exported.op.error(
-                GradientError,
-                f" writes '{exported.op.schema.written[0]}' under torch.func: a write has"
-                " no derivative",
-                do="use an operator that returns a new array",
-                parameter=exported.op.schema.written[0],
-            )
-        if is_first:
-            steps: tuple[Step, ...] = ()
-            values = exported.signature.values(*args, **keywords)
-        else:
-            steps, values = steps_of(args[0]), args[1:]
-        leaves, tensors = exported.taken_out(values)
-        level = interpreter.level()
-        unwrap = unwrap_batched
-        pairs = [(x, None) if x is None else unwrap(x, level) for x in tensors]
-        with interpreter.lower():
-            below = [value for value, _ in pairs]
-            if all(axis is None for _, axis in pairs):
-                _call_again(exported, steps, leaves, below)
-                return
-            for at in _written_arrays(exported, leaves):
-                if tensors[at] is not None and pairs[at][1] is None:
-                    raise _unbatched(exported)
-            step = Batch(tuple(axis for _, axis in pairs), interpreter.randomness())
-            _call_again(exported, (*steps, step), leaves, below)
-
-    return transform
 
 
 def _call_again(

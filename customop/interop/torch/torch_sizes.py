@@ -264,13 +264,13 @@ class OwnSizes(TorchSizes):
     def tell_ours(self) -> None:
         """Ask our sizes the questions that torch asked, so that the capture adds guards."""
         for guard in self.shapes.guards:
-            compare = _OWN_SIZES_COMPARED.get(type(guard.expr).__name__)
+            compare = _RELATIONS.get(type(guard.expr).__name__)
             if compare is not None:
                 left, right = (self.expressed(v, self.shapes) for v in guard.expr.args)
                 bool(compare(left, right))
 
 
-_OWN_SIZES_COMPARED: Final[dict[str, Any]] = {
+_RELATIONS: Final[dict[str, Any]] = {
     "Equality": lambda a, b: a == b,
     "Unequality": lambda a, b: a != b,
     "StrictLessThan": lambda a, b: a < b,

@@ -42,108 +42,8 @@ def _imported() -> Any:
 xarray: Any = _imported()
 
 
-# ---- xarray objects as pytrees ----
-# Their arrays are the leaves, and their labels are the structure.
-
-
-class Labelling:
-    """An xarray object without its data: dims, coordinates, names and attributes.
-
-    Attributes
-    ----------
-    empty : DataArray, Variable or Dataset
-        The object filled with zeros that take no memory.
-    """
-
-    __slots__ = ("empty",)
-
-    def __init__(self, value: Any) -> None:
-        self.empty: Any = value.copy(deep=False, data=_zeros(value))
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether dims, coordinates and variable names agree; attributes may differ."""
-        if not isinstance(other, Labelling) or type(self.empty) is not type(
-            other.empty
-        ):
-            return NotImplemented
-        return self is other or bool(self.empty.equals(other.empty))
-
-    def __hash__(self) -> int:
-        return hash((type(self.empty), frozenset(self.empty.sizes.items())))
-
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {n}" for name, n in self.empty.sizes.items())
-        return f"{type(self.empty).__name__}({sizes})"
-
-    @property
-    def dims(self) -> list[tuple[Any, ...]]:
-        """The dims of each leaf."""
-        if isinstance(self.empty, xarray.Dataset):
-            return [x.dims for x in self.empty.data_vars.values()]
-        return [self.empty.dims]
-
-    def filled(self, leaves: Any) -> Any:
-        """Return the object with `leaves` as its data."""
-        leaves = [_with_shape(leaf) for leaf in leaves]
-        if not isinstance(self.empty, xarray.Dataset):
-            self._check(self.empty, leaves[0])
-            return self.empty.copy(deep=False, data=leaves[0])
-        names = list(self.empty.data_vars)
-        for name, leaf in zip(names, leaves, strict=True):
-            self._check(self.empty[name], leaf)
-        return self.empty.copy(deep=False, data=dict(zip(names, leaves, strict=True)))
-
-    def _check(self, part: Any, leaf: Any) -> None:
-        if tuple(leaf.shape) == part.shape:
-            return
-        name = f" '{part.name}'" if getattr(part, "name", None) is not None else ""
-        raise ShapeError(
-            f"{type(part).__name__}{name} has dims {part.dims} of lengths {part.shape},"
-            f" and was to hold an array of shape {tuple(leaf.shape)}",
-            do="for batches over a dim call customop.interop.xarray.vmap(fn, dim); in"
-            " other transforms that change shapes pass x.data",
-        )
-
-
-def _zeros(value: Any) -> Any:
-    if isinstance(value, xarray.Dataset):
-        return {name: _zeros(x) for name, x in value.data_vars.items()}
-    return np.broadcast_to(np.float64(0.0), value.shape)
-
-
-def _with_shape(leaf: Any) -> Any:
-    return leaf if hasattr(leaf, "shape") else np.asarray(leaf, object)
-
-
-def arrays_of(value: Any) -> list[Any]:
-    """Return the arrays of an xarray object: one, or those of a Dataset's variables."""
-    if isinstance(value, xarray.Dataset):
-        return [x.data for x in value.data_vars.values()]
-    return [value.data]
-
-
-def _flatten_one(value: Any) -> tuple[list[Any], Labelling]:
-    return arrays_of(value), Labelling(value)
-
-
-def _flatten_all(value: Any) -> tuple[list[Any], Labelling, tuple[Any, ...]]:
-    return arrays_of(value), Labelling(value), tuple(value.data_vars)
-
-
-def _filled(labels: Labelling, leaves: Any) -> Any:
-    return labels.filled(leaves)
-
-
-def register_trees() -> None:
-    """Register the classes of xarray as pytrees."""
-    register_node(xarray.DataArray, _flatten_one, _filled)
-    register_node(xarray.Variable, _flatten_one, _filled)
-    register_node(xarray.Dataset, _flatten_all, _filled)
-
-
 # ---- operators on DataArrays ----
 # Most of the work is to find which dims the axes of the schema's shapes are.
-
 
 Dims = tuple[Hashable, ...]
 
@@ -442,12 +342,6 @@ def _keys(axes: Sequence[Axis]) -> list[tuple[Any, int]]:
 # ---- operators that are called directly on xarray objects ----
 
 
-_HOW = {
-    xarray.Dataset: "call it on its variables: dataset.map(op)",
-    xarray.Variable: "make a DataArray of it: xarray.DataArray(variable)",
-}
-
-
 def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
     """Call an operator on DataArrays; the dims follow from the shapes of the schema.
 
@@ -468,6 +362,12 @@ def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
                     parameter=None,
                 )
     return call_on_arrays(op, values)
+
+
+_HOW = {
+    xarray.Dataset: "call it on its variables: dataset.map(op)",
+    xarray.Variable: "make a DataArray of it: xarray.DataArray(variable)",
+}
 
 
 # ---- batches over a dim ----
@@ -623,3 +523,102 @@ def _joined(
     size = arrays[0].shape[0] if arrays else 1
     wider = own.empty.expand_dims({dim: size}).assign_coords(coordinates)
     return Labelling(wider).filled(arrays)
+
+
+# ---- xarray objects as pytrees ----
+# Their arrays are the leaves, and their labels are the structure.
+
+
+def register_trees() -> None:
+    """Register the classes of xarray as pytrees."""
+    register_node(xarray.DataArray, _flatten_one, _filled)
+    register_node(xarray.Variable, _flatten_one, _filled)
+    register_node(xarray.Dataset, _flatten_all, _filled)
+
+
+class Labelling:
+    """An xarray object without its data: dims, coordinates, names and attributes.
+
+    Attributes
+    ----------
+    empty : DataArray, Variable or Dataset
+        The object filled with zeros that take no memory.
+    """
+
+    __slots__ = ("empty",)
+
+    def __init__(self, value: Any) -> None:
+        self.empty: Any = value.copy(deep=False, data=_zeros(value))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether dims, coordinates and variable names agree; attributes may differ."""
+        if not isinstance(other, Labelling) or type(self.empty) is not type(
+            other.empty
+        ):
+            return NotImplemented
+        return self is other or bool(self.empty.equals(other.empty))
+
+    def __hash__(self) -> int:
+        return hash((type(self.empty), frozenset(self.empty.sizes.items())))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {n}" for name, n in self.empty.sizes.items())
+        return f"{type(self.empty).__name__}({sizes})"
+
+    @property
+    def dims(self) -> list[tuple[Any, ...]]:
+        """The dims of each leaf."""
+        if isinstance(self.empty, xarray.Dataset):
+            return [x.dims for x in self.empty.data_vars.values()]
+        return [self.empty.dims]
+
+    def filled(self, leaves: Any) -> Any:
+        """Return the object with `leaves` as its data."""
+        leaves = [_with_shape(leaf) for leaf in leaves]
+        if not isinstance(self.empty, xarray.Dataset):
+            self._check(self.empty, leaves[0])
+            return self.empty.copy(deep=False, data=leaves[0])
+        names = list(self.empty.data_vars)
+        for name, leaf in zip(names, leaves, strict=True):
+            self._check(self.empty[name], leaf)
+        return self.empty.copy(deep=False, data=dict(zip(names, leaves, strict=True)))
+
+    def _check(self, part: Any, leaf: Any) -> None:
+        if tuple(leaf.shape) == part.shape:
+            return
+        name = f" '{part.name}'" if getattr(part, "name", None) is not None else ""
+        raise ShapeError(
+            f"{type(part).__name__}{name} has dims {part.dims} of lengths {part.shape},"
+            f" and was to hold an array of shape {tuple(leaf.shape)}",
+            do="for batches over a dim call customop.interop.xarray.vmap(fn, dim); in"
+            " other transforms that change shapes pass x.data",
+        )
+
+
+def _flatten_one(value: Any) -> tuple[list[Any], Labelling]:
+    return arrays_of(value), Labelling(value)
+
+
+def _flatten_all(value: Any) -> tuple[list[Any], Labelling, tuple[Any, ...]]:
+    return arrays_of(value), Labelling(value), tuple(value.data_vars)
+
+
+def arrays_of(value: Any) -> list[Any]:
+    """Return the arrays of an xarray object: one, or those of a Dataset's variables."""
+    if isinstance(value, xarray.Dataset):
+        return [x.data for x in value.data_vars.values()]
+    return [value.data]
+
+
+def _zeros(value: Any) -> Any:
+    if isinstance(value, xarray.Dataset):
+        return {name: _zeros(x) for name, x in value.data_vars.items()}
+    return np.broadcast_to(np.float64(0.0), value.shape)
+
+
+def _with_shape(leaf: Any) -> Any:
+    return leaf if hasattr(leaf, "shape") else np.asarray(leaf, object)
+
+
+def _filled(labels: Labelling, leaves: Any) -> Any:
+    return labels.filled(leaves)

@@ -23,134 +23,12 @@ from customop.core.table import changing
 from customop.testing.checks.session import KernelState, Session, program_state
 from customop.testing.processes.child import Child
 
-# ---- whether all that an operator's functions can reach is the same ----
-
-
-class Reach(ValueSearch):
-    """The names that the functions of an operator read; `is_fixed` if none has state.
-
-    Names of globals, of closures and of what modules hold may get other values, which
-    `is_same` sees. Lists, arrays, objects and what is written in C may change in ways that
-    cannot be seen from here.
-    """
-
-    takes_all = False
-
-    def __init__(self, op: Operator[..., Any]) -> None:
-        super().__init__(_is_stateful, [op])
-
-    def enters(self, value: Any, label: str) -> bool:
-        """Return whether to look at what a value holds; note a value that has state."""
-        if not self.is_fixed or len(self.seen) > _MOST:
-            self.is_fixed = False
-            return False
-        if isinstance(value, Operator):  # its table is compared as a whole
-            rows = () if value.namespace == "np" else value.rows.values()
-            self.go_on([row.fn for row in rows])
-            return False
-        if isinstance(value, GradRule):
-            self.go_on(_functions_of(value))
-            return False
-        if isinstance(value, _CONSTANTS) or _is_lasting(value):
-            return False
-        return super().enters(value, label)
-
-    def holds(self, container: Any, label: str) -> None:
-        """Note a container that can change."""
-        is_constant = isinstance(container, tuple | frozenset)
-        self.is_fixed: bool = self.is_fixed and is_constant
-
-    def look_at_object(self, value: Any, label: str) -> None:
-        """Note that an object may have state."""
-        self.is_fixed = False
-
-    def is_foreign(self, module: str | None) -> bool:
-        """Return whether what a module holds stays as it is."""
-        return _lasts(module)
-
-
-# Values that are looked at, at most.
-_MOST = 400
-# Packages whose functions and values stay as they are.
-_LASTING: Final = sys.stdlib_module_names | {"numpy", "customop", "builtins"}
-_CONSTANTS: Final = (
-    *(bool, int, float, complex, str, bytes, type(None), type(Ellipsis), CodeType),
-    *(np.dtype, np.generic, Enum),
-)
-
-
-def _is_stateful(value: Any) -> bool:
-    return False
-
-
-def _lasts(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in _LASTING
-
-
-def _is_lasting(value: Any) -> bool:
-    """Return whether a value is a function in C of a package that stays as it is."""
-    if isinstance(value, np.ufunc):
-        return getattr(np, value.__name__, None) is value
-    kind = type(value)
-    is_function = kind is BuiltinFunctionType or kind.__module__ == "numpy"
-    return is_function and callable(value) and _lasts(value.__module__)
-
-
-def _functions_of(rule: GradRule) -> list[Any]:
-    """List the functions of an autograd rule."""
-    slots = [getattr(cls, "__slots__", ()) for cls in type(rule).__mro__]
-    names = [*vars(rule)] if hasattr(rule, "__dict__") else []
-    found = [
-        getattr(rule, name, None) for name in names + [n for s in slots for n in s]
-    ]
-    named = [v for value in found if isinstance(value, dict) for v in value.values()]
-    return [value for value in found if not isinstance(value, dict)] + named
-
-
-# ---- a child that is kept for the next call of opcheck, while all stays as it was ----
+# ---- the child that is kept ----
 # To fork takes a millisecond, and a child copies each page of memory that it touches
 # for the first time: five more. So a child that has found no fault waits for further
 # work. It gets it only if nothing that the operator can reach has changed since the
 # fork, and its word counts only for what is right: a fault is found again by a child
 # that is new.
-
-
-# Operators whose reach is looked at before a fork: a program checks several in turn.
-_MOST_OPERATORS = 24
-
-
-class World:
-    """All that a child has copied which can change the results of its checks."""
-
-    __slots__ = ("_block", "_program", "_reaches", "_tables")
-
-    def __init__(self, op: Operator[..., Any]) -> None:
-        self._block = _blocks[-1] if _blocks else None
-        self._program = program_state()
-        self._tables = changing.count
-        self._reaches: dict[Operator[..., Any], Reach] = {}
-        # A copy: other threads may define operators meanwhile.
-        known = [*operators.values()]
-        own = [other for other in known if other.namespace != "np"]
-        for other in (op, *own[-_MOST_OPERATORS:]):
-            self._reaches[other] = Reach(other)
-
-    def is_same_for(self, op: Operator[..., Any]) -> bool:
-        """Return whether nothing has changed that the operator can reach."""
-        return (
-            self._tables == changing.count
-            and self._knows(op)
-            and self._program == program_state()
-        )
-
-    def _knows(self, op: Operator[..., Any]) -> bool:
-        if self._block is not None and _blocks and _blocks[-1] is self._block:
-            return not KernelState(op).holds_any
-        reach = self._reaches.get(op)
-        return reach is not None and reach.is_same()
-
-
-# ---- the child that is kept ----
 
 _lock = threading.Lock()
 
@@ -248,3 +126,125 @@ def _is_plain(value: Any) -> bool:
     if type(value) in _NESTS:
         return all(map(_is_plain, value))
     return type(value) in _SIMPLE
+
+
+# ---- whether all is as it was when the child began ----
+
+
+class World:
+    """All that a child has copied which can change the results of its checks."""
+
+    __slots__ = ("_block", "_program", "_reaches", "_tables")
+
+    def __init__(self, op: Operator[..., Any]) -> None:
+        self._block = _blocks[-1] if _blocks else None
+        self._program = program_state()
+        self._tables = changing.count
+        self._reaches: dict[Operator[..., Any], Reach] = {}
+        # A copy: other threads may define operators meanwhile.
+        known = [*operators.values()]
+        own = [other for other in known if other.namespace != "np"]
+        for other in (op, *own[-_MOST_OPERATORS:]):
+            self._reaches[other] = Reach(other)
+
+    def is_same_for(self, op: Operator[..., Any]) -> bool:
+        """Return whether nothing has changed that the operator can reach."""
+        return (
+            self._tables == changing.count
+            and self._knows(op)
+            and self._program == program_state()
+        )
+
+    def _knows(self, op: Operator[..., Any]) -> bool:
+        if self._block is not None and _blocks and _blocks[-1] is self._block:
+            return not KernelState(op).holds_any
+        reach = self._reaches.get(op)
+        return reach is not None and reach.is_same()
+
+
+# Operators whose reach is looked at before a fork: a program checks several in turn.
+_MOST_OPERATORS = 24
+
+
+# ---- whether all that an operator's functions can reach is the same ----
+
+
+class Reach(ValueSearch):
+    """The names that the functions of an operator read; `is_fixed` if none has state.
+
+    Names of globals, of closures and of what modules hold may get other values, which
+    `is_same` sees. Lists, arrays, objects and what is written in C may change in ways that
+    cannot be seen from here.
+    """
+
+    takes_all = False
+
+    def __init__(self, op: Operator[..., Any]) -> None:
+        super().__init__(_is_stateful, [op])
+
+    def enters(self, value: Any, label: str) -> bool:
+        """Return whether to look at what a value holds; note a value that has state."""
+        if not self.is_fixed or len(self.seen) > _MOST:
+            self.is_fixed = False
+            return False
+        if isinstance(value, Operator):  # its table is compared as a whole
+            rows = () if value.namespace == "np" else value.rows.values()
+            self.go_on([row.fn for row in rows])
+            return False
+        if isinstance(value, GradRule):
+            self.go_on(_functions_of(value))
+            return False
+        if isinstance(value, _CONSTANTS) or _is_lasting(value):
+            return False
+        return super().enters(value, label)
+
+    def holds(self, container: Any, label: str) -> None:
+        """Note a container that can change."""
+        is_constant = isinstance(container, tuple | frozenset)
+        self.is_fixed: bool = self.is_fixed and is_constant
+
+    def look_at_object(self, value: Any, label: str) -> None:
+        """Note that an object may have state."""
+        self.is_fixed = False
+
+    def is_foreign(self, module: str | None) -> bool:
+        """Return whether what a module holds stays as it is."""
+        return _lasts(module)
+
+
+# Values that are looked at, at most.
+_MOST = 400
+# Packages whose functions and values stay as they are.
+_LASTING: Final = sys.stdlib_module_names | {"numpy", "customop", "builtins"}
+_CONSTANTS: Final = (
+    *(bool, int, float, complex, str, bytes, type(None), type(Ellipsis), CodeType),
+    *(np.dtype, np.generic, Enum),
+)
+
+
+def _is_stateful(value: Any) -> bool:
+    return False
+
+
+def _lasts(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _LASTING
+
+
+def _is_lasting(value: Any) -> bool:
+    """Return whether a value is a function in C of a package that stays as it is."""
+    if isinstance(value, np.ufunc):
+        return getattr(np, value.__name__, None) is value
+    kind = type(value)
+    is_function = kind is BuiltinFunctionType or kind.__module__ == "numpy"
+    return is_function and callable(value) and _lasts(value.__module__)
+
+
+def _functions_of(rule: GradRule) -> list[Any]:
+    """List the functions of an autograd rule."""
+    slots = [getattr(cls, "__slots__", ()) for cls in type(rule).__mro__]
+    names = [*vars(rule)] if hasattr(rule, "__dict__") else []
+    found = [
+        getattr(rule, name, None) for name in names + [n for s in slots for n in s]
+    ]
+    named = [v for value in found if isinstance(value, dict) for v in value.values()]
+    return [value for value in found if not isinstance(value, dict)] + named

@@ -64,313 +64,7 @@ from customop.testing.processes.child import (
 )
 from customop.testing.quiet import random_state_kept, watched
 
-# ---- the outcomes of checks if forking is not possible ----
-# The checks run in a new process that imports the operator.
-
-
-_HERE: Final = (
-    "in this process, which a crash would end: there is no safe fork here, and a new"
-    " process {}"
-)
-
-
-def outcomes_elsewhere(
-    session: Session, checks: Sequence[Check], parts: Sequence[Check | None]
-) -> Generator[Done, None, None]:
-    """Run checks and yield their outcomes in order.
-
-    `parts` run in another process: whole checks, or the inputs they make up. If that
-    process cannot have the operator, they run in this one, and the outcome says so.
-    """
-    left = [part for part in parts if part is not None]
-    with _Elsewhere(session, left) as elsewhere:
-        for check, part in zip(checks, parts, strict=True):
-            done = None
-            if part is None or part.is_rest:
-                done = done_of(check, session, elsewhere.at_smallest)
-            if part is not None:
-                rest = elsewhere.next() or _here(part, session, elsewhere.reason)
-                done = rest if done is None else both(done, rest)
-            assert done is not None
-            yield done
-
-
-def _here(check: Check, session: Session, reason: str) -> Done:
-    done = done_of(check, session, at_smallest)
-    is_fine = done.outcome == SUCCESS and not done.note
-    return done._replace(note=_HERE.format(reason)) if is_fine else done
-
-
-# ---- whether another process can have an operator ----
-
-
-def _why_not(op: Operator[..., Any], samples: Sequence[Sample]) -> str:
-    """Return why a new process cannot run an operator on some samples, or ""."""
-    if is_spawned():
-        raise ArgumentError(
-            "opcheck is called as its main script is imported by a child of it: write"
-            " if __name__ == '__main__': before the call",
-            do="call opcheck where the script runs, not where it is imported",
-        )
-    if "<locals>" in getattr(innermost(op.__wrapped__), "__qualname__", ""):
-        return "cannot import the operator, which is made inside of a function"
-    main: Any = sys.modules["__main__"]
-    if op.definition.module == "__main__" and not hasattr(main, "__file__"):
-        return "cannot import the operator, which is not written in a file"
-    if not travels(samples, by_name=True):
-        return "cannot get the arguments, which do not pickle"
-    return ""
-
-
-def _table_of(op: Operator[..., Any]) -> list[str]:
-    """Return the schema of an operator, and where its rules are registered."""
-    rows = [f"{kind} at {os.path.basename(row.place)}" for kind, row in op.rows.items()]  # noqa: PTH119  # with a line
-    return [str(op.schema), *sorted(rows)]
-
-
-def is_same(send: Send, op: Operator[..., Any], table: list[str]) -> None:
-    """Send whether an operator has the same rules here as in the other process."""
-    send(_table_of(op) == table)
-
-
-# ---- the other process ----
-
-_waiting: list[SpawnedChild] = []
-
-
-def _child_for(op: Operator[..., Any]) -> tuple[SpawnedChild, bool]:
-    """Return a process for an operator, and whether the process is new."""
-    with_main = op.definition.module == "__main__"
-    while _waiting:
-        child = _waiting.pop()
-        if child.with_main == with_main and child.is_waiting:
-            return child, False
-        child.close()
-    return SpawnedChild(with_main=with_main, patience=PATIENCE), True
-
-
-@atexit.register
-def close_waiting() -> None:
-    """End the process that waits for more work."""
-    while _waiting:
-        _waiting.pop().close()
-
-
-class _Elsewhere:
-    """Runs checks in another process; after a crash, the rest in a new one."""
-
-    def __init__(self, session: Session, checks: Sequence[Check]) -> None:
-        self.session = session
-        self.left = list(checks)
-        # Why the other process cannot run them, or "".
-        self.reason = _why_not(session.op, session.samples) if checks else ""
-        self.child: SpawnedChild | None = None
-        self.is_new = False
-
-    def __enter__(self) -> Self:
-        self._start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        child, self.child = self.child, None
-        if child is None:
-            return
-        is_done = kind is None and not self.left and next(self.messages, None) is None
-        if is_done and child.is_waiting:
-            _waiting.append(child)
-        else:
-            child.close()
-
-    def _start(self, *, is_new: bool = False) -> None:
-        """Give the remaining checks to another process."""
-        if self.child is not None:
-            self.child.close()
-            self.child = None
-        if not self.left or self.reason:
-            return
-        if is_new:
-            close_waiting()
-        self.child, self.is_new = _child_for(self.session.op)
-        try:
-            self.reason = self._asked(self.child)
-        except ChildGoneError:
-            self.reason = f"ends as it begins: {self.child.last_words()}"
-        except Exception as error:  # noqa: BLE001  # whatever an import raises
-            text = str(error).partition("\n")[0]
-            self.reason = f"cannot import the operator: {text or type(error).__name__}"
-        if self.reason:
-            self.child.close()
-            self.child = None
-
-    def _asked(self, child: SpawnedChild) -> str:
-        """Ask the child to run the checks; return why it cannot, or ""."""
-        op = self.session.op
-        child.ask(is_same, op, _table_of(op))
-        if not _only(child):
-            return "has other rules for it: some are registered as the program runs"
-        child.ask(check_all, outline_of(self.session), names_of(self.left), PATIENCE)
-        self.messages: Iterator[Any] = child.messages()
-        effects = next(self.messages, None)
-        if effects is None or not has_effects(self.session, *effects):
-            return "gets other results from it for the given arguments"
-        return ""
-
-    def next(self) -> Done | None:
-        """Return the next check's outcome, or None if it must run in this process."""
-        if self.reason or self.child is None:
-            return None
-        fault: Done | None = None  # smallest input still unknown
-        crash: Crash | None
-        try:
-            for is_last, *message in self.messages:
-                fault = received(*message)
-                if is_last:
-                    return self._taken(fault)
-            crash = self.child.crash
-        except Exception as error:  # noqa: BLE001  # its memory was overwritten
-            text = f"{type(error).__name__}: {error}"
-            crash = Crash(f"broke the process it ran in ({text})")
-        if not self.is_new:
-            return self._again()
-        check = self.left.pop(0)
-        done = fault or self._crashed(check, crash or Crash("ended the process"))
-        self._start(is_new=True)
-        return done
-
-    def _taken(self, done: Done) -> Done | None:
-        """Return an outcome. A fault counts only in a new process."""
-        if isinstance(done.outcome, OpCheckError) and not self.is_new:
-            return self._again()
-        self.left.pop(0)
-        return done
-
-    def _again(self) -> Done | None:
-        self._start(is_new=True)
-        return self.next()
-
-    def _crashed(self, check: Check, crash: Crash) -> Done:
-        """Repeat a crashed check to see where it crashes; return its outcome."""
-        start = perf_counter()
-        op, last = self.session.op, self.session.samples[0]
-        child = SpawnedChild(
-            with_main=op.definition.module == "__main__", patience=PATIENCE
-        )
-        with child:
-            child.ask(repeat, outline_of(self.session), names_of([check]), PATIENCE)
-            for message in child.messages():
-                last = message
-        usual = self.session.samples[0]
-        fault = crash_fault(op, child.crash or crash, last, usual)
-        error = reported(check, self.session, last, fault)
-        return Done(error, perf_counter() - start, has_crashed=True)
-
-    def at_smallest(
-        self, check: Check, session: Session, sample: Sample, error: Exception
-    ) -> OpCheckError:
-        """Return the error for a fault found here, on the user's own arguments."""
-        return (reported if self.child is not None else at_smallest)(
-            check, session, sample, error
-        )
-
-
-def _only(child: SpawnedChild) -> Any:
-    """Return the only message that a child sends for its work."""
-    found = list(child.messages())
-    if child.crash is not None:
-        raise ChildGoneError
-    return found[0]
-
-
-# ---- searching inputs ----
-
-
-def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
-    """Find inputs for an operator and send them, or send each before it is tried."""
-    start_clock(PATIENCE)
-    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
-        samples = base_samples(op)
-    if not tells:
-        send(samples)
-
-
-def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
-    """Find inputs in another process, or in this one if the other lacks the operator.
-
-    Raises
-    ------
-    ArgumentError
-        If no inputs are found.
-    OpCheckError
-        If the kernel crashes on a call that is tried. The error names `check`.
-    """
-    if _why_not(op, []):
-        return base_samples(op)
-    child, _ = _child_for(op)
-    with child:
-        try:
-            child.ask(is_same, op, _table_of(op))
-            is_there = _only(child)
-        except Exception:  # noqa: BLE001  # the checks will say why, in the table
-            is_there = False
-        if not is_there:
-            return base_samples(op)
-        child.ask(search, op, False)
-        found = list(child.messages())
-    if child.crash is None:
-        samples: list[Sample] = found[0]
-        return samples
-    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
-        again.ask(search, op, True)
-        found = list(again.messages())
-    last = found[-1] if found else Sample(())
-    raise search_fault(op, check, again.crash or child.crash, last)
-
-
-def search_fault(
-    op: Operator[..., Any], check: Check, crash: Crash, sample: Sample
-) -> OpCheckError:
-    """Return the error for a crash during the search for inputs."""
-    fault = crash_fault(op, crash, sample, None)
-    fault.what += ", one of the calls that opcheck tries to find inputs"
-    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
-    return reported(check, Session(op, []), sample, fault)
-
-
-# ---- compute in this process what every child would compute again ----
-
-
-_warm: set[str] = set()
-
-
-def warm_up(checks: Iterable[Check]) -> None:
-    """Run checks once on one of our own operators, which is known to be right.
-
-    The checks call NumPy functions, whose operators and rules are compiled on first
-    use. That takes 9 ms, and a child would lose the compiled code when it ends.
-    """
-    cold = [check for check in checks if check.name not in _warm]
-    if not cold or open_modes:  # open modes would see these calls
-        return
-    # Compile zeros_like too: gradients that vanish use it, and a product has none.
-    call_numpy(np.zeros_like, np.ones(3))
-    op = find_operator("np::multiply")
-    with random_state_kept():
-        for check in cold:
-            _warm.add(check.name)
-            session = Session(op, [Sample((np.ones(3), np.ones(3)))])
-            outcome_of(check, session, reported)
-
-
 # ---- the outcomes of checks; those that make up inputs run in a child ----
-
-
-# The patience is divided by this for an operator that is known to hang.
-SHORTER = 12
 
 
 def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None, None]:
@@ -398,6 +92,10 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
             else:
                 done = own.pop(check.name, None) or _done_late(check, session)
                 yield done if part is None else both(done, apart.next())
+
+
+# The patience is divided by this for an operator that is known to hang.
+SHORTER = 12
 
 
 def _done_late(check: Check, session: Session) -> Done:
@@ -715,3 +413,303 @@ def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
 def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:
     sample, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
     return search_fault(op, check, crash, sample or Sample(()))
+
+
+# ---- compute in this process what every child would compute again ----
+
+_warm: set[str] = set()
+
+
+def warm_up(checks: Iterable[Check]) -> None:
+    """Run checks once on one of our own operators, which is known to be right.
+
+    The checks call NumPy functions, whose operators and rules are compiled on first
+    use. That takes 9 ms, and a child would lose the compiled code when it ends.
+    """
+    cold = [check for check in checks if check.name not in _warm]
+    if not cold or open_modes:  # open modes would see these calls
+        return
+    # Compile zeros_like too: gradients that vanish use it, and a product has none.
+    call_numpy(np.zeros_like, np.ones(3))
+    op = find_operator("np::multiply")
+    with random_state_kept():
+        for check in cold:
+            _warm.add(check.name)
+            session = Session(op, [Sample((np.ones(3), np.ones(3)))])
+            outcome_of(check, session, reported)
+
+
+# ---- the outcomes of checks if forking is not possible ----
+# The checks run in a new process that imports the operator.
+
+_HERE: Final = (
+    "in this process, which a crash would end: there is no safe fork here, and a new"
+    " process {}"
+)
+
+
+def outcomes_elsewhere(
+    session: Session, checks: Sequence[Check], parts: Sequence[Check | None]
+) -> Generator[Done, None, None]:
+    """Run checks and yield their outcomes in order.
+
+    `parts` run in another process: whole checks, or the inputs they make up. If that
+    process cannot have the operator, they run in this one, and the outcome says so.
+    """
+    left = [part for part in parts if part is not None]
+    with _Elsewhere(session, left) as elsewhere:
+        for check, part in zip(checks, parts, strict=True):
+            done = None
+            if part is None or part.is_rest:
+                done = done_of(check, session, elsewhere.at_smallest)
+            if part is not None:
+                rest = elsewhere.next() or _here(part, session, elsewhere.reason)
+                done = rest if done is None else both(done, rest)
+            assert done is not None
+            yield done
+
+
+def _here(check: Check, session: Session, reason: str) -> Done:
+    done = done_of(check, session, at_smallest)
+    is_fine = done.outcome == SUCCESS and not done.note
+    return done._replace(note=_HERE.format(reason)) if is_fine else done
+
+
+# ---- searching inputs ----
+
+
+def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
+    """Find inputs for an operator and send them, or send each before it is tried."""
+    start_clock(PATIENCE)
+    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
+        samples = base_samples(op)
+    if not tells:
+        send(samples)
+
+
+def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
+    """Find inputs in another process, or in this one if the other lacks the operator.
+
+    Raises
+    ------
+    ArgumentError
+        If no inputs are found.
+    OpCheckError
+        If the kernel crashes on a call that is tried. The error names `check`.
+    """
+    if _why_not(op, []):
+        return base_samples(op)
+    child, _ = _child_for(op)
+    with child:
+        try:
+            child.ask(is_same, op, _table_of(op))
+            is_there = _only(child)
+        except Exception:  # noqa: BLE001  # the checks will say why, in the table
+            is_there = False
+        if not is_there:
+            return base_samples(op)
+        child.ask(search, op, False)
+        found = list(child.messages())
+    if child.crash is None:
+        samples: list[Sample] = found[0]
+        return samples
+    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
+        again.ask(search, op, True)
+        found = list(again.messages())
+    last = found[-1] if found else Sample(())
+    raise search_fault(op, check, again.crash or child.crash, last)
+
+
+def search_fault(
+    op: Operator[..., Any], check: Check, crash: Crash, sample: Sample
+) -> OpCheckError:
+    """Return the error for a crash during the search for inputs."""
+    fault = crash_fault(op, crash, sample, None)
+    fault.what += ", one of the calls that opcheck tries to find inputs"
+    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
+    return reported(check, Session(op, []), sample, fault)
+
+
+# ---- the other process ----
+
+_waiting: list[SpawnedChild] = []
+
+
+def _child_for(op: Operator[..., Any]) -> tuple[SpawnedChild, bool]:
+    """Return a process for an operator, and whether the process is new."""
+    with_main = op.definition.module == "__main__"
+    while _waiting:
+        child = _waiting.pop()
+        if child.with_main == with_main and child.is_waiting:
+            return child, False
+        child.close()
+    return SpawnedChild(with_main=with_main, patience=PATIENCE), True
+
+
+@atexit.register
+def close_waiting() -> None:
+    """End the process that waits for more work."""
+    while _waiting:
+        _waiting.pop().close()
+
+
+class _Elsewhere:
+    """Runs checks in another process; after a crash, the rest in a new one."""
+
+    def __init__(self, session: Session, checks: Sequence[Check]) -> None:
+        self.session = session
+        self.left = list(checks)
+        # Why the other process cannot run them, or "".
+        self.reason = _why_not(session.op, session.samples) if checks else ""
+        self.child: SpawnedChild | None = None
+        self.is_new = False
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        child, self.child = self.child, None
+        if child is None:
+            return
+        is_done = kind is None and not self.left and next(self.messages, None) is None
+        if is_done and child.is_waiting:
+            _waiting.append(child)
+        else:
+            child.close()
+
+    def _start(self, *, is_new: bool = False) -> None:
+        """Give the remaining checks to another process."""
+        if self.child is not None:
+            self.child.close()
+            self.child = None
+        if not self.left or self.reason:
+            return
+        if is_new:
+            close_waiting()
+        self.child, self.is_new = _child_for(self.session.op)
+        try:
+            self.reason = self._asked(self.child)
+        except ChildGoneError:
+            self.reason = f"ends as it begins: {self.child.last_words()}"
+        except Exception as error:  # noqa: BLE001  # whatever an import raises
+            text = str(error).partition("\n")[0]
+            self.reason = f"cannot import the operator: {text or type(error).__name__}"
+        if self.reason:
+            self.child.close()
+            self.child = None
+
+    def _asked(self, child: SpawnedChild) -> str:
+        """Ask the child to run the checks; return why it cannot, or ""."""
+        op = self.session.op
+        child.ask(is_same, op, _table_of(op))
+        if not _only(child):
+            return "has other rules for it: some are registered as the program runs"
+        child.ask(check_all, outline_of(self.session), names_of(self.left), PATIENCE)
+        self.messages: Iterator[Any] = child.messages()
+        effects = next(self.messages, None)
+        if effects is None or not has_effects(self.session, *effects):
+            return "gets other results from it for the given arguments"
+        return ""
+
+    def next(self) -> Done | None:
+        """Return the next check's outcome, or None if it must run in this process."""
+        if self.reason or self.child is None:
+            return None
+        fault: Done | None = None  # smallest input still unknown
+        crash: Crash | None
+        try:
+            for is_last, *message in self.messages:
+                fault = received(*message)
+                if is_last:
+                    return self._taken(fault)
+            crash = self.child.crash
+        except Exception as error:  # noqa: BLE001  # its memory was overwritten
+            text = f"{type(error).__name__}: {error}"
+            crash = Crash(f"broke the process it ran in ({text})")
+        if not self.is_new:
+            return self._again()
+        check = self.left.pop(0)
+        done = fault or self._crashed(check, crash or Crash("ended the process"))
+        self._start(is_new=True)
+        return done
+
+    def _taken(self, done: Done) -> Done | None:
+        """Return an outcome. A fault counts only in a new process."""
+        if isinstance(done.outcome, OpCheckError) and not self.is_new:
+            return self._again()
+        self.left.pop(0)
+        return done
+
+    def _again(self) -> Done | None:
+        self._start(is_new=True)
+        return self.next()
+
+    def _crashed(self, check: Check, crash: Crash) -> Done:
+        """Repeat a crashed check to see where it crashes; return its outcome."""
+        start = perf_counter()
+        op, last = self.session.op, self.session.samples[0]
+        child = SpawnedChild(
+            with_main=op.definition.module == "__main__", patience=PATIENCE
+        )
+        with child:
+            child.ask(repeat, outline_of(self.session), names_of([check]), PATIENCE)
+            for message in child.messages():
+                last = message
+        usual = self.session.samples[0]
+        fault = crash_fault(op, child.crash or crash, last, usual)
+        error = reported(check, self.session, last, fault)
+        return Done(error, perf_counter() - start, has_crashed=True)
+
+    def at_smallest(
+        self, check: Check, session: Session, sample: Sample, error: Exception
+    ) -> OpCheckError:
+        """Return the error for a fault found here, on the user's own arguments."""
+        return (reported if self.child is not None else at_smallest)(
+            check, session, sample, error
+        )
+
+
+def _only(child: SpawnedChild) -> Any:
+    """Return the only message that a child sends for its work."""
+    found = list(child.messages())
+    if child.crash is not None:
+        raise ChildGoneError
+    return found[0]
+
+
+# ---- whether another process can have an operator ----
+
+
+def _why_not(op: Operator[..., Any], samples: Sequence[Sample]) -> str:
+    """Return why a new process cannot run an operator on some samples, or ""."""
+    if is_spawned():
+        raise ArgumentError(
+            "opcheck is called as its main script is imported by a child of it: write"
+            " if __name__ == '__main__': before the call",
+            do="call opcheck where the script runs, not where it is imported",
+        )
+    if "<locals>" in getattr(innermost(op.__wrapped__), "__qualname__", ""):
+        return "cannot import the operator, which is made inside of a function"
+    main: Any = sys.modules["__main__"]
+    if op.definition.module == "__main__" and not hasattr(main, "__file__"):
+        return "cannot import the operator, which is not written in a file"
+    if not travels(samples, by_name=True):
+        return "cannot get the arguments, which do not pickle"
+    return ""
+
+
+def _table_of(op: Operator[..., Any]) -> list[str]:
+    """Return the schema of an operator, and where its rules are registered."""
+    rows = [f"{kind} at {os.path.basename(row.place)}" for kind, row in op.rows.items()]  # noqa: PTH119  # with a line
+    return [str(op.schema), *sorted(rows)]
+
+
+def is_same(send: Send, op: Operator[..., Any], table: list[str]) -> None:
+    """Send whether an operator has the same rules here as in the other process."""
+    send(_table_of(op) == table)

@@ -35,234 +35,11 @@ from customop.testing.inputs.search import Oracle
 from customop.testing.inputs.templates import call_of
 from customop.testing.quiet import Fault, about_to_run, numpy_state
 
-# ---- state ----
-# The state that a kernel keeps between calls, and the state of the program around it.
-
-
 _Restore: TypeAlias = Callable[[], object]
-
-# ---- what a kernel keeps ----
-
-_SEED = 21
-# How deep to search through functions and objects, starting at the kernel.
-_DEPTH = 3
-# Arrays up to this many bytes may be scratch memory or a table to restore.
-_MOST_BYTES = 1 << 16
-
-
-class KernelState:
-    """A snapshot of the state that a kernel can change and read again.
-
-    It covers dicts, lists, sets, small arrays, random generators and objects of the
-    kernel's module. They are found in its closure, globals and defaults, and in those
-    of functions it calls. State in C is not seen.
-    """
-
-    __slots__ = ("_holders", "_program", "_saved", "_seeds")
-
-    def __init__(self, op: Operator[..., Any]) -> None:
-        kernel = find_kernel(op, "cpu")
-        found = [] if kernel is None else _reached(kernel)
-        drawn = [v for v in found if isinstance(v, _GENERATORS)]
-        self._holders: list[Any] = [v for v in found if not isinstance(v, _GENERATORS)]
-        self._saved: list[_Restore] = self._save()
-        self._seeds: list[_Restore] = [*map(_saved, drawn)]
-        self._program: dict[str, Any] = program_state()
-
-    def _save(self) -> list[_Restore]:
-        return [_saved(value) for value in self._holders]
-
-    @property
-    def holds_any(self) -> bool:
-        """Whether the kernel keeps anything between calls."""
-        return bool(self._holders or self._seeds)
-
-    def reseed(self) -> None:
-        """Restore the random generators of the kernel."""
-        for restore in self._seeds:
-            restore()
-
-    @contextmanager
-    def rewound(self) -> Iterator[bool]:
-        """Restore all state inside the block; yield False if there is none."""
-        now = self._save()
-        for restore in self._saved:
-            restore()
-        try:
-            yield bool(now)
-        finally:
-            for restore in now:
-                restore()
-
-    def effects_of(self, call: Callable[[], object], *, may_draw: bool) -> list[str]:
-        """Return the names of program state that a call, or one before it, changed."""
-        known = _SETTINGS if may_draw else {**_SETTINGS, **_RANDOM}
-        with warnings.catch_warnings(), np.errstate(all="call", call=_nothing):
-            # Settings that nobody else would make, so that every change is seen.
-            warnings.filterwarnings("ignore", message="(?s).*")
-            random.seed(_SEED)
-            np.random.seed(_SEED)  # noqa: NPY002  # what kernels may use
-            before = {name: read() for name, read in known.items()}
-            call()
-            now = {name: read() for name, read in {**known, **_LASTING}.items()}
-        before |= self._program
-        return [name for name, value in now.items() if value != before[name]]
-
-
-_GENERATORS = (
-    np.random.Generator,
-    np.random.RandomState,
-    np.random.BitGenerator,
-    random.Random,
-)
-_CONTAINERS = (dict, list, set, bytearray)
-_CACHE = type(functools.cache(len))
-
-
-def _reached(kernel: Any) -> list[Any]:
-    """Return the values with state that a kernel can reach, each once."""
-    module = getattr(innermost(kernel), "__module__", None)
-    seen: dict[int, Any] = {}
-    left: list[Any] = [kernel]
-    for _ in range(_DEPTH):
-        new = [v for value in left for v in _inside(value)]
-        left = [v for v in new if id(v) not in seen and _has_state(v, module)]
-        seen.update((id(v), v) for v in left)
-    return [v for v in seen.values() if not isinstance(v, FunctionType)]
-
-
-def _has_state(value: Any, module: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.nbytes <= _MOST_BYTES and value.flags.writeable
-    if isinstance(value, FunctionType):
-        return value.__module__ == module
-    if isinstance(value, (*_GENERATORS, *_CONTAINERS)):
-        return True
-    is_own = getattr(type(value), "__module__", None) == module
-    return isinstance(value, _CACHE) or (is_own and hasattr(value, "__dict__"))
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    """Return the values that a function or an object can read."""
-    if isinstance(value, MethodType):
-        return [value.__self__, *_inside(value.__func__)]
-    if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if isinstance(value, FunctionType):
-        return _read_by(value)
-    if isinstance(value, (*_GENERATORS, *_CONTAINERS, np.ndarray, _CACHE)):
-        return []
-    return getattr(value, "__dict__", {}).values()
-
-
-def _read_by(fn: FunctionType) -> Iterator[Any]:
-    """Yield the values in closure, defaults, attributes and globals of a function."""
-    for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # the name is not bound yet
-            continue
-    yield from fn.__defaults__ or ()
-    yield from (fn.__kwdefaults__ or {}).values()
-    yield from vars(fn).values()
-    for name in fn.__code__.co_names:
-        if name in fn.__globals__:
-            yield fn.__globals__[name]
-
-
-def _saved(value: Any) -> _Restore:
-    """Return a function that restores the present content of a value."""
-    if isinstance(value, _GENERATORS):
-        return _saved_seed(value)
-    if isinstance(value, _CACHE):
-        return value.cache_clear  # cached results can be computed again
-    if isinstance(value, np.ndarray):
-        return functools.partial(np.copyto, value, value.copy())
-    if isinstance(value, list | bytearray):
-        return functools.partial(value.__setitem__, slice(None), value[:])
-    items = value if isinstance(value, dict | set) else value.__dict__
-    return functools.partial(_refill, items, items.copy())
-
-
-def _saved_seed(value: Any) -> _Restore:
-    if isinstance(value, np.random.Generator):
-        return _saved_seed(value.bit_generator)
-    if isinstance(value, np.random.BitGenerator):
-        bits: Any = value
-        return functools.partial(setattr, bits, "state", bits.state)
-    if isinstance(value, np.random.RandomState):
-        return functools.partial(value.set_state, value.get_state())
-    return functools.partial(value.setstate, value.getstate())
-
-
-def _refill(items: Any, before: Any) -> None:
-    items.clear()
-    items.update(before)
-
-
-# ---- state of the program ----
-
-
-def _nothing(kind: str, flag: int) -> None:
-    """Ignore a floating-point error."""
-
-
-def _environment() -> Any:
-    """Return the encoded content of `os.environ`; decoding it would take 15 us."""
-    kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
-    return kept or dict(os.environ)
-
-
-# What a call may leave behind, and how to read it. The first table is compared with the
-# state before all calls, because a second call would not change it again.
-_LASTING: dict[str, Callable[[], Any]] = {
-    "np.get_printoptions()": np.get_printoptions,
-    "os.environ": _environment,
-    "os.getcwd()": os.getcwd,
-}
-_SETTINGS: dict[str, Callable[[], Any]] = {
-    "np.geterr()": lambda: (np.geterr(), np.geterrcall()),
-    "warnings.filters": lambda: list(warnings.filters),
-}
-_RANDOM: dict[str, Callable[[], Any]] = {
-    "np.random.get_state()": numpy_state,
-    "random.getstate()": random.getstate,
-}
-
-
-def program_state() -> dict[str, Any]:
-    """Return the present state of the program that outlives a call."""
-    return {name: read() for name, read in _LASTING.items()}
-
-
-# The state of the program when this child process began.
-_first: list[dict[str, Any]] = []
-
-
-def note_program() -> None:
-    """Remember the state of the program when a child begins its work."""
-    if not _first:
-        _first.append(program_state())
-
-
-def is_program_as_noted() -> bool:
-    """Return whether the state of the program is unchanged since this child began."""
-    return _first == [program_state()]
 
 
 # ---- the session that all checks share ----
 # It runs an operator on a sample and compares results.
-
-
-class Run(NamedTuple):
-    """The results of a call, and its effects: results and written arguments by name."""
-
-    out: list[Any]
-    effects: list[tuple[str, Any]]
-
-
-# Seed of NumPy's global state before each run of an operator that draws from it.
-_SESSION_SEED = 20
 
 
 class Session:
@@ -393,7 +170,7 @@ class Session:
     def seed(self) -> None:
         """Make a random operator draw the same numbers again."""
         if self.op.sees_seed:
-            np.random.seed(_SESSION_SEED)  # noqa: NPY002  # what operators may use
+            np.random.seed(_RUN_SEED)  # noqa: NPY002  # what operators may use
             self.start.reseed()
 
     def run_of(self, out: Any, values: Sequence[Any]) -> Run:
@@ -416,6 +193,14 @@ class Session:
         """Return the run of the operator on a sample; computed once."""
         run: Run = self.once("run", sample, lambda: self.call(self.values(sample)))
         return run
+
+    def accepts(self, sample: Sample) -> bool:
+        """Return whether the operator runs on a sample without an exception."""
+        try:
+            self.expected(sample)
+        except Exception:  # noqa: BLE001  # whatever the kernel raises
+            return False
+        return True
 
     def oracle(self, sample: Sample) -> Oracle:
         """Return the oracle for arguments like those of a sample."""
@@ -514,6 +299,17 @@ class Session:
         except OpCheckError as error:
             text = error.what.removeprefix("assert_close: ")
             raise Fault(f"{name} differs {what}: {text}", *error.where, do=do) from None
+
+
+# Seed of NumPy's global state before each run of an operator that draws from it.
+_RUN_SEED = 20
+
+
+class Run(NamedTuple):
+    """The results of a call, and its effects: results and written arguments by name."""
+
+    out: list[Any]
+    effects: list[tuple[str, Any]]
 
 
 # ---- calling ----
@@ -653,3 +449,212 @@ def host(value: Any) -> Any:
     if type(value) is np.ndarray:
         return value
     return to_host(value) if is_array(value) else value
+
+
+# ---- what a kernel keeps ----
+
+_STATE_SEED = 21
+# How deep to search through functions and objects, starting at the kernel.
+_DEPTH = 3
+# Arrays up to this many bytes may be scratch memory or a table to restore.
+_MOST_BYTES = 1 << 16
+
+
+class KernelState:
+    """A snapshot of the state that a kernel can change and read again.
+
+    It covers dicts, lists, sets, small arrays, random generators and objects of the
+    kernel's module. They are found in its closure, globals and defaults, and in those
+    of functions it calls. State in C is not seen.
+    """
+
+    __slots__ = ("_holders", "_program", "_saved", "_seeds")
+
+    def __init__(self, op: Operator[..., Any]) -> None:
+        kernel = find_kernel(op, "cpu")
+        found = [] if kernel is None else _reached(kernel)
+        drawn = [v for v in found if isinstance(v, _GENERATORS)]
+        self._holders: list[Any] = [v for v in found if not isinstance(v, _GENERATORS)]
+        self._saved: list[_Restore] = self._save()
+        self._seeds: list[_Restore] = [*map(_saved, drawn)]
+        self._program: dict[str, Any] = program_state()
+
+    def _save(self) -> list[_Restore]:
+        return [_saved(value) for value in self._holders]
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether the kernel keeps anything between calls."""
+        return bool(self._holders or self._seeds)
+
+    def reseed(self) -> None:
+        """Restore the random generators of the kernel."""
+        for restore in self._seeds:
+            restore()
+
+    @contextmanager
+    def rewound(self) -> Iterator[bool]:
+        """Restore all state inside the block; yield False if there is none."""
+        now = self._save()
+        for restore in self._saved:
+            restore()
+        try:
+            yield bool(now)
+        finally:
+            for restore in now:
+                restore()
+
+    def effects_of(self, call: Callable[[], object], *, may_draw: bool) -> list[str]:
+        """Return the names of program state that a call, or one before it, changed."""
+        known = _SETTINGS if may_draw else {**_SETTINGS, **_RANDOM}
+        with warnings.catch_warnings(), np.errstate(all="call", call=_nothing):
+            # Settings that nobody else would make, so that every change is seen.
+            warnings.filterwarnings("ignore", message="(?s).*")
+            random.seed(_STATE_SEED)
+            np.random.seed(_STATE_SEED)  # noqa: NPY002  # what kernels may use
+            before = {name: read() for name, read in known.items()}
+            call()
+            now = {name: read() for name, read in {**known, **_LASTING}.items()}
+        before |= self._program
+        return [name for name, value in now.items() if value != before[name]]
+
+
+_GENERATORS = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    random.Random,
+)
+_CONTAINERS = (dict, list, set, bytearray)
+_CACHE = type(functools.cache(len))
+
+
+def _reached(kernel: Any) -> list[Any]:
+    """Return the values with state that a kernel can reach, each once."""
+    module = getattr(innermost(kernel), "__module__", None)
+    seen: dict[int, Any] = {}
+    left: list[Any] = [kernel]
+    for _ in range(_DEPTH):
+        new = [v for value in left for v in _inside(value)]
+        left = [v for v in new if id(v) not in seen and _has_state(v, module)]
+        seen.update((id(v), v) for v in left)
+    return [v for v in seen.values() if not isinstance(v, FunctionType)]
+
+
+def _has_state(value: Any, module: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.nbytes <= _MOST_BYTES and value.flags.writeable
+    if isinstance(value, FunctionType):
+        return value.__module__ == module
+    if isinstance(value, (*_GENERATORS, *_CONTAINERS)):
+        return True
+    is_own = getattr(type(value), "__module__", None) == module
+    return isinstance(value, _CACHE) or (is_own and hasattr(value, "__dict__"))
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """Return the values that a function or an object can read."""
+    if isinstance(value, MethodType):
+        return [value.__self__, *_inside(value.__func__)]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, FunctionType):
+        return _read_by(value)
+    if isinstance(value, (*_GENERATORS, *_CONTAINERS, np.ndarray, _CACHE)):
+        return []
+    return getattr(value, "__dict__", {}).values()
+
+
+def _read_by(fn: FunctionType) -> Iterator[Any]:
+    """Yield the values in closure, defaults, attributes and globals of a function."""
+    for cell in fn.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # the name is not bound yet
+            continue
+    yield from fn.__defaults__ or ()
+    yield from (fn.__kwdefaults__ or {}).values()
+    yield from vars(fn).values()
+    for name in fn.__code__.co_names:
+        if name in fn.__globals__:
+            yield fn.__globals__[name]
+
+
+def _saved(value: Any) -> _Restore:
+    """Return a function that restores the present content of a value."""
+    if isinstance(value, _GENERATORS):
+        return _saved_seed(value)
+    if isinstance(value, _CACHE):
+        return value.cache_clear  # cached results can be computed again
+    if isinstance(value, np.ndarray):
+        return functools.partial(np.copyto, value, value.copy())
+    if isinstance(value, list | bytearray):
+        return functools.partial(value.__setitem__, slice(None), value[:])
+    items = value if isinstance(value, dict | set) else value.__dict__
+    return functools.partial(_refill, items, items.copy())
+
+
+def _saved_seed(value: Any) -> _Restore:
+    if isinstance(value, np.random.Generator):
+        return _saved_seed(value.bit_generator)
+    if isinstance(value, np.random.BitGenerator):
+        bits: Any = value
+        return functools.partial(setattr, bits, "state", bits.state)
+    if isinstance(value, np.random.RandomState):
+        return functools.partial(value.set_state, value.get_state())
+    return functools.partial(value.setstate, value.getstate())
+
+
+def _refill(items: Any, before: Any) -> None:
+    items.clear()
+    items.update(before)
+
+
+# ---- the state of the program ----
+
+
+def _nothing(kind: str, flag: int) -> None:
+    """Ignore a floating-point error."""
+
+
+def _environment() -> Any:
+    """Return the encoded content of `os.environ`; decoding it would take 15 us."""
+    kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
+    return kept or dict(os.environ)
+
+
+# What a call may leave behind, and how to read it. The first table is compared with the
+# state before all calls, because a second call would not change it again.
+_LASTING: dict[str, Callable[[], Any]] = {
+    "np.get_printoptions()": np.get_printoptions,
+    "os.environ": _environment,
+    "os.getcwd()": os.getcwd,
+}
+_SETTINGS: dict[str, Callable[[], Any]] = {
+    "np.geterr()": lambda: (np.geterr(), np.geterrcall()),
+    "warnings.filters": lambda: list(warnings.filters),
+}
+_RANDOM: dict[str, Callable[[], Any]] = {
+    "np.random.get_state()": numpy_state,
+    "random.getstate()": random.getstate,
+}
+
+
+def program_state() -> dict[str, Any]:
+    """Return the present state of the program that outlives a call."""
+    return {name: read() for name, read in _LASTING.items()}
+
+
+# The state of the program when this child process began.
+_first: list[dict[str, Any]] = []
+
+
+def note_program() -> None:
+    """Remember the state of the program when a child begins its work."""
+    if not _first:
+        _first.append(program_state())
+
+
+def is_program_as_noted() -> bool:
+    """Return whether the state of the program is unchanged since this child began."""
+    return _first == [program_state()]

@@ -31,66 +31,6 @@ from customop.testing.inputs.search import Oracle, announced, outcome_of
 from customop.testing.inputs.variations import dtypes, layouts
 from customop.testing.quiet import Fault
 
-# ---- same numbers ----
-# Compare results of short dtypes with those of wide ones, as far as they can agree.
-
-
-def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
-    """Return whether results are equal, as far as the dtype of the first can express.
-
-    `given` are the dtypes of the arguments: a result may be wider than its inputs.
-    """
-    if not (is_array(short) and is_array(wide)):
-        return True
-    if short.dtype.kind not in "iufc":
-        return True
-    if short.shape != wide.shape or wide.dtype.kind not in "iufc":
-        return bool(short.shape == wide.shape)
-    if short.dtype.kind in "iu":
-        return np.array_equal(short, wide) or _are_near(*_held(short, wide))
-    if short.dtype.kind == wide.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            wide = wide.astype(short.dtype)  # large numbers become infinite
-    if same_bits(short, wide) or np.array_equal(short, wide):
-        return True
-    bound = max(map(_loosest, [short.dtype, *given]))
-    return _are_close(short, wide.astype(np.result_type(short, wide)), bound)
-
-
-def _are_near(short: Any, wide: Any) -> bool:
-    """Return whether integers differ by at most one, from rounding."""
-    return bool(np.all(np.abs(short - wide) <= 1.0))
-
-
-def _are_close(short: Any, wide: Any, bound: float) -> bool:
-    """Return whether numbers are close, relative to the greatest of them."""
-    finite = np.isfinite(wide)
-    scale = np.abs(wide[finite]).max(initial=1.0)
-    with np.errstate(all="ignore"):
-        apart = np.abs(short - wide)
-    is_nan = np.isnan(wide)
-    same = np.where(finite, apart <= bound * scale, (short == wide) | is_nan)
-    return bool(np.all(same & (np.isnan(short) == is_nan)))
-
-
-def _held(short: Any, wide: Any) -> tuple[Any, Any]:
-    """Return the elements that fit into the integers of `short`; others wrap around."""
-    limits = np.iinfo(short.dtype)
-    fits = (wide >= limits.min) & (wide <= limits.max)
-    return short[fits].astype(np.float64), wide[fits].astype(np.float64)
-
-
-# How far results may be off, relative to the greatest of them; integers may be off by
-# one. This is loose, because memory that is read with a wrong dtype gives wild values.
-_LOOSE = {2: 1e-1, 4: 1e-2}
-
-
-def _loosest(dtype: np.dtype[Any]) -> float:
-    if dtype.kind not in "fc":
-        return 0.0
-    return _LOOSE.get(dtype.itemsize // (2 if dtype.kind == "c" else 1), 1e-3)
-
-
 # ---- test_layouts ----
 
 
@@ -414,6 +354,63 @@ def _in_dtype(dtype: np.dtype[Any], leaf: Any) -> Any:
 
 
 # ---- comparing the numbers ----
+# Results of short dtypes are compared with those of wide ones, as far as they can agree.
+
+
+def same_numbers(short: Any, wide: Any, given: Sequence[np.dtype[Any]]) -> bool:
+    """Return whether results are equal, as far as the dtype of the first can express.
+
+    `given` are the dtypes of the arguments: a result may be wider than its inputs.
+    """
+    if not (is_array(short) and is_array(wide)):
+        return True
+    if short.dtype.kind not in "iufc":
+        return True
+    if short.shape != wide.shape or wide.dtype.kind not in "iufc":
+        return bool(short.shape == wide.shape)
+    if short.dtype.kind in "iu":
+        return np.array_equal(short, wide) or _are_near(*_held(short, wide))
+    if short.dtype.kind == wide.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            wide = wide.astype(short.dtype)  # large numbers become infinite
+    if same_bits(short, wide) or np.array_equal(short, wide):
+        return True
+    bound = max(map(_loosest, [short.dtype, *given]))
+    return _are_close(short, wide.astype(np.result_type(short, wide)), bound)
+
+
+def _are_near(short: Any, wide: Any) -> bool:
+    """Return whether integers differ by at most one, from rounding."""
+    return bool(np.all(np.abs(short - wide) <= 1.0))
+
+
+def _are_close(short: Any, wide: Any, bound: float) -> bool:
+    """Return whether numbers are close, relative to the greatest of them."""
+    finite = np.isfinite(wide)
+    scale = np.abs(wide[finite]).max(initial=1.0)
+    with np.errstate(all="ignore"):
+        apart = np.abs(short - wide)
+    is_nan = np.isnan(wide)
+    same = np.where(finite, apart <= bound * scale, (short == wide) | is_nan)
+    return bool(np.all(same & (np.isnan(short) == is_nan)))
+
+
+def _held(short: Any, wide: Any) -> tuple[Any, Any]:
+    """Return the elements that fit into the integers of `short`; others wrap around."""
+    limits = np.iinfo(short.dtype)
+    fits = (wide >= limits.min) & (wide <= limits.max)
+    return short[fits].astype(np.float64), wide[fits].astype(np.float64)
+
+
+# How far results may be off, relative to the greatest of them; integers may be off by
+# one. This is loose, because memory that is read with a wrong dtype gives wild values.
+_LOOSE = {2: 1e-1, 4: 1e-2}
+
+
+def _loosest(dtype: np.dtype[Any]) -> float:
+    if dtype.kind not in "fc":
+        return 0.0
+    return _LOOSE.get(dtype.itemsize // (2 if dtype.kind == "c" else 1), 1e-3)
 
 
 def _as_float(leaf: Any) -> Any:

@@ -41,155 +41,128 @@ from customop.testing.inputs.templates import (
 )
 from customop.testing.quiet import random_state_kept, strict_numbers
 
-# ---- patterns of arguments that an operator accepts ----
-# A pattern says which axes have equal lengths.
-
+# ---- inputs for an operator: registered ones, or ones that its kernels accept ----
 
 # The number of an array, and one of its axes.
 _Axis: TypeAlias = tuple[int, int]
 
 
-# ---- from one length to many ----
+def base_samples(
+    op: Operator[..., Any], count: int = 10, seed: int = 0
+) -> list[Sample]:
+    """Return arguments that an operator runs on, small ones first.
 
+    Parameters
+    ----------
+    op : Operator
+    count : int
+        The most samples to return.
+    seed : int
+        Each seed gives other numbers in the arrays.
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Axes whose lengths change together, and the lengths that the first one can have.
+    Returns
+    -------
+    list of Sample
+        The samples of `Operator.register_sample_inputs`. If there are none, arguments
+        that the kernels of the operator accept. The fake kernel decides which shapes
+        fit; then the kernel is called.
 
-    The other axes keep their difference to the first.
+    Raises
+    ------
+    ArgumentError
+        If none are found, or a registered sample does not fit the schema.
     """
-
-    axes: tuple[_Axis, ...]
-    lengths: tuple[int, ...]
+    return registered_samples(op, count) or _found(op, count, seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A trial that an operator accepts with all lengths in its groups.
+def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
+    """Return the samples of `register_sample_inputs`; raise if they do not fit."""
+    return [_checked(op, sample) for sample in op.sample_inputs()[:count]]
 
-    `why` says why it was added: ``"axes"``, ``"broadcast"``, ``"options"`` or
-    ``"values"``.
+
+def _found(op: Operator[..., Any], count: int, seed: int) -> list[Sample]:
+    found = patterns_of(op)
+    oracle = Oracle(op, uses_fake=found.uses_fake)
+    trials = _accepted(oracle, _trials(found.patterns), count, seed)
+    if not trials:
+        raise _none_found(op, oracle.error)
+    trials.sort(key=lambda trial: trial.size)
+    return [call_of(op.schema, t.row(t.arrays(seed), seed)) for t in trials]
+
+
+def patterns_of(op: Operator[..., Any]) -> Patterns:
+    """Return patterns of arguments that an operator accepts, found once and cached.
+
+    Raises
+    ------
+    ArgumentError
+        If no pattern is found.
     """
-
-    trial: Trial
-    groups: tuple[Group, ...]
-    why: str = "axes"
-
-    def at(self, lengths: Sequence[int]) -> Trial:
-        """Return the trial with these lengths for the first axes of the groups."""
-        trial = self.trial
-        for group, length in zip(self.groups, lengths, strict=True):
-            trial = _moved(trial, group.axes, length)
-        return trial
-
-
-def _moved(trial: Trial, axes: Sequence[_Axis], length: int) -> Trial:
-    """Return the trial with a new length for the first axis; the others follow."""
-    shapes = [list(s) for s in trial.shapes]
-    i, axis = axes[0]
-    step = length - shapes[i][axis]
-    for i, axis in axes:
-        shapes[i][axis] += step
-    return trial.with_shapes([tuple(s) for s in shapes])
-
-
-_LENGTHS = (4, 2, 5, 6, 3, 1)
-
-
-def generalize(oracle: Oracle, trial: Trial, why: str) -> Pattern:
-    """Find out which axes of an accepted trial can have other lengths, and together."""
-    left = [(i, axis) for i, r in enumerate(trial.ranks) for axis in range(r)]
-    groups = []
-    while left and not oracle.exhausted:
-        axes, lengths = _group_of(oracle, trial, left)
-        if lengths:
-            own = trial.shapes[axes[0][0]][axes[0][1]]
-            groups.append(Group(axes, (own, *lengths)))
-        left = [axis for axis in left if axis not in axes]
-    return Pattern(trial, tuple(groups), why)
-
-
-def _group_of(
-    oracle: Oracle, trial: Trial, left: Sequence[_Axis]
-) -> tuple[tuple[_Axis, ...], list[int]]:
-    """Return the axes that change with the first, and the lengths they can have."""
-    first, *others = left
-    own = trial.shapes[first[0]][first[1]]
-    lengths = [n for n in _LENGTHS if n != own]
-    for axes in dict.fromkeys(_companies(trial, first, others)):
-        if any(_takes(oracle, trial, axes, n) for n in lengths[:2]):
-            return axes, [n for n in lengths if _takes(oracle, trial, axes, n)]
-    return (first,), []
-
-
-# With more axes than this, there are too many triples and quadruples to try.
-_FEW_AXES = 10
-
-
-def _companies(
-    trial: Trial, first: _Axis, others: Sequence[_Axis]
-) -> Iterator[tuple[_Axis, ...]]:
-    """Yield groups with an axis: alone, pairs, same axis of all arrays, larger."""
-    ranks = trial.ranks
-    front = [p for p in others if p[1] == first[1]]
-    back = [p for p in others if p[1] - ranks[p[0]] == first[1] - ranks[first[0]]]
-    yield (first,)
-    yield from ((first, p) for p in others)
-    yield (first, *back)
-    yield (first, *front)
-    if len(others) <= _FEW_AXES:
-        for size in (2, 3):
-            yield from ((first, *c) for c in combinations(others, size))
-
-
-def _takes(oracle: Oracle, trial: Trial, axes: Sequence[_Axis], length: int) -> bool:
-    moved = _moved(trial, axes, length)
-    fits = all(n >= 0 for s in moved.shapes for n in s)
-    return fits and oracle.accepts(moved, NOISY)
-
-
-# Lengths to choose from, the most telling first and the smallest last, each with the
-# number of elements up to which it is used.
-_PALETTES = (
-    ((3, 2, 4, 5, 6, 3, 2), 60),
-    ((2, 3, 4, 5, 6, 2, 3), 130),
-    ((2, 2, 3, 3), 130),
-    ((2, 1), 0),
-)
-
-
-def distinct(pattern: Pattern) -> Trial:
-    """Return the trial with different lengths for its groups, and few elements."""
-    found = pattern.trial
-    for palette, most in _PALETTES:
-        pairs = zip(pattern.groups, cycle(palette), strict=False)
-        lengths = [n if n in group.lengths else group.lengths[0] for group, n in pairs]
-        found = pattern.at(lengths)
-        if found.size <= most:
-            break
+    plans = op.plans
+    if plans.patterns is None:
+        plans.patterns = find_patterns(op)
+    found: Patterns = plans.patterns
+    if not found.patterns:
+        raise _none_found(op, found.error)
     return found
 
 
-# A length that loops in steps of a power of two do not divide, for a single axis.
-_LONG = 67
+def _none_found(op: Operator[..., Any], error: Exception | None) -> ArgumentError:
+    last = "" if error is None else f"; the last error was {type(error).__name__}: "
+    text = "" if error is None else str(error).partition("\n")[0]
+    return op.error(
+        ArgumentError,
+        f"no inputs are found that its kernels accept{last}{text}",
+        f"at {place(find_kernel(op, 'cpu') or op.__wrapped__)}",
+        do=f"@{op.name}.register_sample_inputs, a function that returns a list of"
+        " tuples of arguments, or pass args",
+    )
 
 
-def other_lengths(patterns: Sequence[Pattern]) -> list[Trial]:
-    """Return trials with other lengths: equal ones, another order, one, a long axis.
+def _checked(op: Operator[..., Any], sample: Sample) -> Sample:
+    """Return a registered sample after checking that it fits the schema."""
+    try:
+        op.bind(*sample.args, **sample.kwargs)
+    except ArgumentError:
+        raise
+    except TypeError as error:
+        raise op.error(
+            ArgumentError,
+            "a sample of register_sample_inputs does not fit: "
+            + without_signature(op.call, error),
+            do="give it the arguments of a call",
+        ) from None
+    return sample
 
-    Arrays of integers are left out: their indices would repeat.
-    """
-    found = []
-    plain = [p for p in patterns if all(f.dtype.kind in "fc" for f in p.trial.fillings)]
-    several = max(plain, key=lambda p: len(p.groups), default=None)
-    if several is not None and len(several.groups) > 1:
-        count = len(several.groups)
-        rows = ((2,) * count, tuple(range(2, 2 + count)), (1,) * count)
-        found = [several.at(row) for row in rows]
-    for p in plain:
-        if len(p.groups) == 1:
-            return [*found, p.at([_LONG]), p.at([1])]
-    return found
+
+# ---- samples from patterns ----
+
+
+def _trials(patterns: Sequence[Pattern]) -> Iterator[Trial]:
+    """Yield trials for samples: one of each kind of pattern, then the next of each."""
+    sorts = [
+        [distinct(p) for p in patterns if p.why == why]
+        for why in ("axes", "broadcast", "options", "values")
+    ]
+    sorts.insert(1, other_lengths(patterns))
+    for row in zip_longest(*sorts):
+        yield from (trial for trial in row if trial is not None)
+
+
+def _accepted(
+    oracle: Oracle, trials: Iterator[Trial], count: int, seed: int
+) -> list[Trial]:
+    """Return different trials that the kernels accept, noisy ones only if needed."""
+    found: tuple[dict[Trial, None], ...] = ({}, {})
+    with strict_numbers(), random_state_kept():
+        for trial in trials:
+            if len(found[CLEAN]) == count:
+                break
+            if oracle.fits_trial(trial):
+                outcome = oracle.outcome(trial, seed)
+                if outcome <= NOISY:
+                    found[outcome][trial] = None
+    return [*(found[CLEAN] or found[NOISY])][:count]
 
 
 # ---- all patterns of an operator ----
@@ -431,122 +404,145 @@ def _with(oracle: Oracle, base: Trial, i: int, template: Any) -> Trial | None:
     return None
 
 
-# ---- inputs for an operator: registered ones, or ones that its kernels accept ----
+# ---- from one length to many ----
+# A pattern says which axes have equal lengths.
 
 
-def base_samples(
-    op: Operator[..., Any], count: int = 10, seed: int = 0
-) -> list[Sample]:
-    """Return arguments that an operator runs on, small ones first.
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Axes whose lengths change together, and the lengths that the first one can have.
 
-    Parameters
-    ----------
-    op : Operator
-    count : int
-        The most samples to return.
-    seed : int
-        Each seed gives other numbers in the arrays.
-
-    Returns
-    -------
-    list of Sample
-        The samples of `Operator.register_sample_inputs`. If there are none, arguments
-        that the kernels of the operator accept. The fake kernel decides which shapes
-        fit; then the kernel is called.
-
-    Raises
-    ------
-    ArgumentError
-        If none are found, or a registered sample does not fit the schema.
+    The other axes keep their difference to the first.
     """
-    return registered_samples(op, count) or _found(op, count, seed)
+
+    axes: tuple[_Axis, ...]
+    lengths: tuple[int, ...]
 
 
-def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
-    """Return the samples of `register_sample_inputs`; raise if they do not fit."""
-    return [_checked(op, sample) for sample in op.sample_inputs()[:count]]
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A trial that an operator accepts with all lengths in its groups.
 
-
-def _found(op: Operator[..., Any], count: int, seed: int) -> list[Sample]:
-    found = patterns_of(op)
-    oracle = Oracle(op, uses_fake=found.uses_fake)
-    trials = _accepted(oracle, _trials(found.patterns), count, seed)
-    if not trials:
-        raise _none_found(op, oracle.error)
-    trials.sort(key=lambda trial: trial.size)
-    return [call_of(op.schema, t.row(t.arrays(seed), seed)) for t in trials]
-
-
-def patterns_of(op: Operator[..., Any]) -> Patterns:
-    """Return patterns of arguments that an operator accepts, found once and cached.
-
-    Raises
-    ------
-    ArgumentError
-        If no pattern is found.
+    `why` says why it was added: ``"axes"``, ``"broadcast"``, ``"options"`` or
+    ``"values"``.
     """
-    plans = op.plans
-    if plans.patterns is None:
-        plans.patterns = find_patterns(op)
-    found: Patterns = plans.patterns
-    if not found.patterns:
-        raise _none_found(op, found.error)
+
+    trial: Trial
+    groups: tuple[Group, ...]
+    why: str = "axes"
+
+    def at(self, lengths: Sequence[int]) -> Trial:
+        """Return the trial with these lengths for the first axes of the groups."""
+        trial = self.trial
+        for group, length in zip(self.groups, lengths, strict=True):
+            trial = _moved(trial, group.axes, length)
+        return trial
+
+
+def _moved(trial: Trial, axes: Sequence[_Axis], length: int) -> Trial:
+    """Return the trial with a new length for the first axis; the others follow."""
+    shapes = [list(s) for s in trial.shapes]
+    i, axis = axes[0]
+    step = length - shapes[i][axis]
+    for i, axis in axes:
+        shapes[i][axis] += step
+    return trial.with_shapes([tuple(s) for s in shapes])
+
+
+_LENGTHS = (4, 2, 5, 6, 3, 1)
+
+
+def generalize(oracle: Oracle, trial: Trial, why: str) -> Pattern:
+    """Find out which axes of an accepted trial can have other lengths, and together."""
+    left = [(i, axis) for i, r in enumerate(trial.ranks) for axis in range(r)]
+    groups = []
+    while left and not oracle.exhausted:
+        axes, lengths = _group_of(oracle, trial, left)
+        if lengths:
+            own = trial.shapes[axes[0][0]][axes[0][1]]
+            groups.append(Group(axes, (own, *lengths)))
+        left = [axis for axis in left if axis not in axes]
+    return Pattern(trial, tuple(groups), why)
+
+
+def _group_of(
+    oracle: Oracle, trial: Trial, left: Sequence[_Axis]
+) -> tuple[tuple[_Axis, ...], list[int]]:
+    """Return the axes that change with the first, and the lengths they can have."""
+    first, *others = left
+    own = trial.shapes[first[0]][first[1]]
+    lengths = [n for n in _LENGTHS if n != own]
+    for axes in dict.fromkeys(_companies(trial, first, others)):
+        if any(_takes(oracle, trial, axes, n) for n in lengths[:2]):
+            return axes, [n for n in lengths if _takes(oracle, trial, axes, n)]
+    return (first,), []
+
+
+# With more axes than this, there are too many triples and quadruples to try.
+_FEW_AXES = 10
+
+
+def _companies(
+    trial: Trial, first: _Axis, others: Sequence[_Axis]
+) -> Iterator[tuple[_Axis, ...]]:
+    """Yield groups with an axis: alone, pairs, same axis of all arrays, larger."""
+    ranks = trial.ranks
+    front = [p for p in others if p[1] == first[1]]
+    back = [p for p in others if p[1] - ranks[p[0]] == first[1] - ranks[first[0]]]
+    yield (first,)
+    yield from ((first, p) for p in others)
+    yield (first, *back)
+    yield (first, *front)
+    if len(others) <= _FEW_AXES:
+        for size in (2, 3):
+            yield from ((first, *c) for c in combinations(others, size))
+
+
+def _takes(oracle: Oracle, trial: Trial, axes: Sequence[_Axis], length: int) -> bool:
+    moved = _moved(trial, axes, length)
+    fits = all(n >= 0 for s in moved.shapes for n in s)
+    return fits and oracle.accepts(moved, NOISY)
+
+
+# Lengths to choose from, the most telling first and the smallest last, each with the
+# number of elements up to which it is used.
+_PALETTES = (
+    ((3, 2, 4, 5, 6, 3, 2), 60),
+    ((2, 3, 4, 5, 6, 2, 3), 130),
+    ((2, 2, 3, 3), 130),
+    ((2, 1), 0),
+)
+
+
+def distinct(pattern: Pattern) -> Trial:
+    """Return the trial with different lengths for its groups, and few elements."""
+    found = pattern.trial
+    for palette, most in _PALETTES:
+        pairs = zip(pattern.groups, cycle(palette), strict=False)
+        lengths = [n if n in group.lengths else group.lengths[0] for group, n in pairs]
+        found = pattern.at(lengths)
+        if found.size <= most:
+            break
     return found
 
 
-def _none_found(op: Operator[..., Any], error: Exception | None) -> ArgumentError:
-    last = "" if error is None else f"; the last error was {type(error).__name__}: "
-    text = "" if error is None else str(error).partition("\n")[0]
-    return op.error(
-        ArgumentError,
-        f"no inputs are found that its kernels accept{last}{text}",
-        f"at {place(find_kernel(op, 'cpu') or op.__wrapped__)}",
-        do=f"@{op.name}.register_sample_inputs, a function that returns a list of"
-        " tuples of arguments, or pass args",
-    )
+# A length that loops in steps of a power of two do not divide, for a single axis.
+_LONG = 67
 
 
-def _checked(op: Operator[..., Any], sample: Sample) -> Sample:
-    """Return a registered sample after checking that it fits the schema."""
-    try:
-        op.bind(*sample.args, **sample.kwargs)
-    except ArgumentError:
-        raise
-    except TypeError as error:
-        raise op.error(
-            ArgumentError,
-            "a sample of register_sample_inputs does not fit: "
-            + without_signature(op.call, error),
-            do="give it the arguments of a call",
-        ) from None
-    return sample
+def other_lengths(patterns: Sequence[Pattern]) -> list[Trial]:
+    """Return trials with other lengths: equal ones, another order, one, a long axis.
 
-
-# ---- samples from patterns ----
-
-
-def _trials(patterns: Sequence[Pattern]) -> Iterator[Trial]:
-    """Yield trials for samples: one of each kind of pattern, then the next of each."""
-    sorts = [
-        [distinct(p) for p in patterns if p.why == why]
-        for why in ("axes", "broadcast", "options", "values")
-    ]
-    sorts.insert(1, other_lengths(patterns))
-    for row in zip_longest(*sorts):
-        yield from (trial for trial in row if trial is not None)
-
-
-def _accepted(
-    oracle: Oracle, trials: Iterator[Trial], count: int, seed: int
-) -> list[Trial]:
-    """Return different trials that the kernels accept, noisy ones only if needed."""
-    found: tuple[dict[Trial, None], ...] = ({}, {})
-    with strict_numbers(), random_state_kept():
-        for trial in trials:
-            if len(found[CLEAN]) == count:
-                break
-            if oracle.fits_trial(trial):
-                outcome = oracle.outcome(trial, seed)
-                if outcome <= NOISY:
-                    found[outcome][trial] = None
-    return [*(found[CLEAN] or found[NOISY])][:count]
+    Arrays of integers are left out: their indices would repeat.
+    """
+    found = []
+    plain = [p for p in patterns if all(f.dtype.kind in "fc" for f in p.trial.fillings)]
+    several = max(plain, key=lambda p: len(p.groups), default=None)
+    if several is not None and len(several.groups) > 1:
+        count = len(several.groups)
+        rows = ((2,) * count, tuple(range(2, 2 + count)), (1,) * count)
+        found = [several.at(row) for row in rows]
+    for p in plain:
+        if len(p.groups) == 1:
+            return [*found, p.at([_LONG]), p.at([1])]
+    return found

@@ -37,6 +37,104 @@ from customop.schema.types import (
 from customop.shapes.notation import Shape
 from customop.testing.inputs.sample_values import Array
 
+# ---- trials: calls to try, each with a form and the fillings of its arrays ----
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A call to try: its form, and the fillings of its arrays."""
+
+    form: Form
+    fillings: tuple[Filling, ...]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each array."""
+        return [f.shape for f in self.fillings]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Number of axes of each array."""
+        return tuple(map(len, self.shapes))
+
+    @property
+    def size(self) -> int:
+        """Number of elements of all arrays."""
+        return sum(int(np.prod(shape, dtype=int)) for shape in self.shapes)
+
+    @property
+    def index_limit(self) -> int:
+        """The bound for indices: the shortest axis of arrays that are not integers."""
+        floats = [f for f in self.fillings if f.dtype.kind not in "iu"]
+        return max(1, min([n for f in floats for n in f.shape if n > 0], default=2))
+
+    def with_shapes(self, shapes: Sequence[tuple[int, ...]]) -> Trial:
+        """Return a copy with other shapes of the arrays."""
+        pairs = zip(self.fillings, shapes, strict=True)
+        return Trial(self.form, tuple(replace(f, shape=s) for f, s in pairs))
+
+    def arrays(self, seed: int = 0) -> list[Array]:
+        """Make the arrays."""
+        limit = self.index_limit
+        return [
+            fill(f.family, f.shape, f.dtype, seed * 16 + i, limit).copy()
+            for i, f in enumerate(self.fillings)
+        ]
+
+    def fakes(self) -> list[FakeArray]:
+        """Make fake arrays with the same shapes and dtypes."""
+        return [_fake(f.shape, f.dtype) for f in self.fillings]
+
+    def values(self, schema: Schema, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
+        """Return the values of all parameters, as a kernel takes them."""
+        pairs = zip(schema.parameters, self.row(arrays, seed), strict=True)
+        return [p.default if v is OMITTED else v for p, v in pairs]
+
+    def row(self, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
+        """Return the value of each parameter, or OMITTED."""
+        left = iter(arrays)
+        return [build(template, left, seed) for template in self.form]
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Shape, dtype and family of the numbers of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    family: str = "wide"
+
+    def of_family(self, family: str) -> Filling:
+        """Return a copy with another family of numbers, if the dtype has it."""
+        is_known = family in families(self.dtype.kind)
+        return replace(self, family=family) if is_known else self
+
+
+@lru_cache(maxsize=1024)
+def _fake(shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeArray:
+    return make_fake(shape, dtype, c_strides(shape, dtype.itemsize), "cpu")
+
+
+def call_of(schema: Schema, row: Sequence[Any]) -> Sample:
+    """Return the call that gives parameters these values.
+
+    OMITTED parameters are left out. Parameters after them are passed by name.
+    """
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    given = [v is not OMITTED for v in row]
+    for i, (p, value) in enumerate(zip(schema.parameters, row, strict=True)):
+        if p.kind == POSITIONAL_ONLY and any(given[i:]) and len(args) == i:
+            args.append(p.default if value is OMITTED else value)
+        elif value is OMITTED:
+            continue
+        elif p.kind == KEYWORD_ONLY or len(args) < i:
+            kwargs[p.name] = value
+        else:
+            args.append(value)
+    return Sample(tuple(args), kwargs)
+
+
 # ---- templates: values to try for a parameter, with slots for arrays ----
 
 
@@ -93,6 +191,60 @@ def build(template: Any, arrays: Iterator[Any], seed: int = 0) -> Any:
     if type(template) is Holder:
         return template.make([build(item, arrays, seed) for item in template.items])
     return np.random.default_rng(seed) if template is _SEEDED else template
+
+
+# ---- forms of an operator ----
+
+
+def choices(p: Parameter) -> list[Any]:
+    """Return templates for a parameter; OMITTED comes first if there is a default."""
+    found = _options(p.type, p.name)
+    if p.default is MISSING:
+        return found
+    kept = [v for v in found if type(v) is not type(p.default) or v != p.default]
+    return [OMITTED, *kept]
+
+
+def forms_of(columns: Sequence[Sequence[Any]], limit: int) -> list[Form]:
+    """Return combinations of templates, one for each parameter, the likeliest first.
+
+    After the first come forms whose lists have equal lengths, as strides and paddings
+    do.
+    """
+    plain = by_cost(columns, limit)
+    first = next(plain, ())
+    return [first, *_of_one_length(columns), *plain]
+
+
+def _of_one_length(columns: Sequence[Sequence[Any]]) -> Iterator[Form]:
+    lists = [
+        [v for v in c if isinstance(v, Holder) and v.make is list] for c in columns
+    ]
+    if sum(map(bool, lists)) < 2:
+        return
+    for length in (2, 1, 3):
+        fitting = [[v for v in c if len(v.items) == length] for c in lists]
+        yield tuple(f[0] if f else c[0] for f, c in zip(fitting, columns, strict=True))
+
+
+def by_cost(columns: Sequence[Sequence[Any]], limit: int) -> Iterator[tuple[Any, ...]]:
+    """Yield rows with one item of each column; items near the top come first."""
+    lengths = [len(column) for column in columns]
+    total = sum(lengths) - len(lengths)
+    places = (at for cost in range(total + 1) for at in _places(lengths, cost))
+    for at in islice(places, limit):
+        yield tuple(column[i] for column, i in zip(columns, at, strict=True))
+
+
+def _places(lengths: Sequence[int], cost: int) -> Iterator[tuple[int, ...]]:
+    if not lengths:
+        if cost == 0:
+            yield ()
+        return
+    rest = sum(lengths[1:]) - len(lengths) + 1
+    for i in range(max(0, cost - rest), min(cost, lengths[0] - 1) + 1):
+        for others in _places(lengths[1:], cost - i):
+            yield (i, *others)
 
 
 # ---- values to try for a parameter, the likeliest first ----
@@ -235,63 +387,67 @@ _OPTIONS: dict[type, Callable[[Any, str], list[Any]]] = {
 }
 
 
-# ---- forms of an operator ----
+# ---- arrays ----
 
 
-def choices(p: Parameter) -> list[Any]:
-    """Return templates for a parameter; OMITTED comes first if there is a default."""
-    found = _options(p.type, p.name)
-    if p.default is MISSING:
-        return found
-    kept = [v for v in found if type(v) is not type(p.default) or v != p.default]
-    return [OMITTED, *kept]
+@lru_cache(maxsize=512)
+def fill(
+    family: str, shape: _Shape, dtype: np.dtype[Any], seed: int, limit: int = 2
+) -> _Array:
+    """Make a read-only array, from which copies are made.
 
+    Parameters
+    ----------
+    family : str
+        One of `families` or `SHAPED`. If the shape or dtype cannot have it, the
+        plainest one is used.
+    shape : tuple of int
+    dtype : dtype
+    seed : int
+        Each seed gives other numbers of the same family.
+    limit : int
+        Indices are below this number.
 
-def forms_of(columns: Sequence[Sequence[Any]], limit: int) -> list[Form]:
-    """Return combinations of templates, one for each parameter, the likeliest first.
-
-    After the first come forms whose lists have equal lengths, as strides and paddings
-    do.
+    Returns
+    -------
+    ndarray
     """
-    plain = by_cost(columns, limit)
-    first = next(plain, ())
-    return [first, *_of_one_length(columns), *plain]
+    rng = np.random.default_rng((seed, len(shape), prod(shape)))
+    if dtype.kind in "iu":
+        out = _whole_numbers(family, shape, dtype, limit, rng)
+    elif dtype.kind == "b":
+        out = _signs(shape, rng) > 0
+    elif dtype.kind in "fc":
+        make = _family(family, shape)
+        out = make(shape, rng)
+        if dtype.kind == "c" and make in _PLAIN.values():
+            out = out + 1j * make(shape, rng)
+    else:
+        out = np.zeros(shape)
+    out = np.array(
+        out, dtype, order="C"
+    )  # arithmetic turns arrays without axes into scalars
+    out.flags.writeable = False
+    return out
 
 
-def _of_one_length(columns: Sequence[Sequence[Any]]) -> Iterator[Form]:
-    lists = [
-        [v for v in c if isinstance(v, Holder) and v.make is list] for c in columns
-    ]
-    if sum(map(bool, lists)) < 2:
-        return
-    for length in (2, 1, 3):
-        fitting = [[v for v in c if len(v.items) == length] for c in lists]
-        yield tuple(f[0] if f else c[0] for f, c in zip(fitting, columns, strict=True))
-
-
-def by_cost(columns: Sequence[Sequence[Any]], limit: int) -> Iterator[tuple[Any, ...]]:
-    """Yield rows with one item of each column; items near the top come first."""
-    lengths = [len(column) for column in columns]
-    total = sum(lengths) - len(lengths)
-    places = (at for cost in range(total + 1) for at in _places(lengths, cost))
-    for at in islice(places, limit):
-        yield tuple(column[i] for column, i in zip(columns, at, strict=True))
-
-
-def _places(lengths: Sequence[int], cost: int) -> Iterator[tuple[int, ...]]:
-    if not lengths:
-        if cost == 0:
-            yield ()
-        return
-    rest = sum(lengths[1:]) - len(lengths) + 1
-    for i in range(max(0, cost - rest), min(cost, lengths[0] - 1) + 1):
-        for others in _places(lengths[1:], cost - i):
-            yield (i, *others)
+def _whole_numbers(
+    family: str,
+    shape: _Shape,
+    dtype: np.dtype[Any],
+    limit: int,
+    rng: np.random.Generator,
+) -> _Array:
+    numbers = rng.permutation(prod(shape)).reshape(shape)
+    if family not in ("count", "signed"):
+        return numbers % max(limit, 1)
+    numbers = 1 + numbers % 5
+    is_signed = family == "signed" and dtype.kind == "i"
+    return numbers * _signs(shape, rng).astype(int) if is_signed else numbers
 
 
 # ---- numbers that fill arrays ----
 # They are distinct, moderate, far from kinks, and the same each time.
-
 
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _Shape: TypeAlias = tuple[int, ...]
@@ -326,6 +482,23 @@ def _signs(shape: _Shape, rng: np.random.Generator) -> _Array:
 
 
 # ---- families of floats ----
+
+
+def families(letter: str) -> tuple[str, ...]:
+    """Return the families that fit every shape, for a kind of dtype."""
+    if letter in "iu":
+        return _WHOLE
+    return tuple(_PLAIN) if letter in "fc" else ("mixed",)
+
+
+def _family(name: str, shape: _Shape) -> _Family:
+    """Return a family's function, or the plainest if the shape cannot have it."""
+    fitting = dict(_PLAIN)
+    if shape:
+        fitting |= _OF_VECTORS
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        fitting |= _OF_MATRICES
+    return fitting.get(name, _wide)
 
 
 def _wide(shape: _Shape, rng: np.random.Generator) -> _Array:
@@ -404,177 +577,3 @@ _OF_MATRICES: dict[str, _Family] = {
 }
 SHAPED = (*_OF_VECTORS, *_OF_MATRICES)
 _WHOLE = ("index", "count", "signed")
-
-
-def families(letter: str) -> tuple[str, ...]:
-    """Return the families that fit every shape, for a kind of dtype."""
-    if letter in "iu":
-        return _WHOLE
-    return tuple(_PLAIN) if letter in "fc" else ("mixed",)
-
-
-def _family(name: str, shape: _Shape) -> _Family:
-    """Return a family's function, or the plainest if the shape cannot have it."""
-    fitting = dict(_PLAIN)
-    if shape:
-        fitting |= _OF_VECTORS
-    if len(shape) > 1 and shape[-1] == shape[-2]:
-        fitting |= _OF_MATRICES
-    return fitting.get(name, _wide)
-
-
-# ---- arrays ----
-
-
-@lru_cache(maxsize=512)
-def fill(
-    family: str, shape: _Shape, dtype: np.dtype[Any], seed: int, limit: int = 2
-) -> _Array:
-    """Make a read-only array, from which copies are made.
-
-    Parameters
-    ----------
-    family : str
-        One of `families` or `SHAPED`. If the shape or dtype cannot have it, the
-        plainest one is used.
-    shape : tuple of int
-    dtype : dtype
-    seed : int
-        Each seed gives other numbers of the same family.
-    limit : int
-        Indices are below this number.
-
-    Returns
-    -------
-    ndarray
-    """
-    rng = np.random.default_rng((seed, len(shape), prod(shape)))
-    if dtype.kind in "iu":
-        out = _whole_numbers(family, shape, dtype, limit, rng)
-    elif dtype.kind == "b":
-        out = _signs(shape, rng) > 0
-    elif dtype.kind in "fc":
-        make = _family(family, shape)
-        out = make(shape, rng)
-        if dtype.kind == "c" and make in _PLAIN.values():
-            out = out + 1j * make(shape, rng)
-    else:
-        out = np.zeros(shape)
-    out = np.array(
-        out, dtype, order="C"
-    )  # arithmetic turns arrays without axes into scalars
-    out.flags.writeable = False
-    return out
-
-
-def _whole_numbers(
-    family: str,
-    shape: _Shape,
-    dtype: np.dtype[Any],
-    limit: int,
-    rng: np.random.Generator,
-) -> _Array:
-    numbers = rng.permutation(prod(shape)).reshape(shape)
-    if family not in ("count", "signed"):
-        return numbers % max(limit, 1)
-    numbers = 1 + numbers % 5
-    is_signed = family == "signed" and dtype.kind == "i"
-    return numbers * _signs(shape, rng).astype(int) if is_signed else numbers
-
-
-# ---- trials: calls to try, each with a form and the fillings of its arrays ----
-
-
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """Shape, dtype and family of the numbers of an array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    family: str = "wide"
-
-    def of_family(self, family: str) -> Filling:
-        """Return a copy with another family of numbers, if the dtype has it."""
-        is_known = family in families(self.dtype.kind)
-        return replace(self, family=family) if is_known else self
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A call to try: its form, and the fillings of its arrays."""
-
-    form: Form
-    fillings: tuple[Filling, ...]
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Shape of each array."""
-        return [f.shape for f in self.fillings]
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Number of axes of each array."""
-        return tuple(map(len, self.shapes))
-
-    @property
-    def size(self) -> int:
-        """Number of elements of all arrays."""
-        return sum(int(np.prod(shape, dtype=int)) for shape in self.shapes)
-
-    @property
-    def index_limit(self) -> int:
-        """The bound for indices: the shortest axis of arrays that are not integers."""
-        floats = [f for f in self.fillings if f.dtype.kind not in "iu"]
-        return max(1, min([n for f in floats for n in f.shape if n > 0], default=2))
-
-    def with_shapes(self, shapes: Sequence[tuple[int, ...]]) -> Trial:
-        """Return a copy with other shapes of the arrays."""
-        pairs = zip(self.fillings, shapes, strict=True)
-        return Trial(self.form, tuple(replace(f, shape=s) for f, s in pairs))
-
-    def arrays(self, seed: int = 0) -> list[Array]:
-        """Make the arrays."""
-        limit = self.index_limit
-        return [
-            fill(f.family, f.shape, f.dtype, seed * 16 + i, limit).copy()
-            for i, f in enumerate(self.fillings)
-        ]
-
-    def fakes(self) -> list[FakeArray]:
-        """Make fake arrays with the same shapes and dtypes."""
-        return [_fake(f.shape, f.dtype) for f in self.fillings]
-
-    def values(self, schema: Schema, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
-        """Return the values of all parameters, as a kernel takes them."""
-        pairs = zip(schema.parameters, self.row(arrays, seed), strict=True)
-        return [p.default if v is OMITTED else v for p, v in pairs]
-
-    def row(self, arrays: Iterable[Any], seed: int = 0) -> list[Any]:
-        """Return the value of each parameter, or OMITTED."""
-        left = iter(arrays)
-        return [build(template, left, seed) for template in self.form]
-
-
-@lru_cache(maxsize=1024)
-def _fake(shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeArray:
-    return make_fake(shape, dtype, c_strides(shape, dtype.itemsize), "cpu")
-
-
-def call_of(schema: Schema, row: Sequence[Any]) -> Sample:
-    """Return the call that gives parameters these values.
-
-    OMITTED parameters are left out. Parameters after them are passed by name.
-    """
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    given = [v is not OMITTED for v in row]
-    for i, (p, value) in enumerate(zip(schema.parameters, row, strict=True)):
-        if p.kind == POSITIONAL_ONLY and any(given[i:]) and len(args) == i:
-            args.append(p.default if value is OMITTED else value)
-        elif value is OMITTED:
-            continue
-        elif p.kind == KEYWORD_ONLY or len(args) < i:
-            kwargs[p.name] = value
-        else:
-            args.append(value)
-    return Sample(tuple(args), kwargs)

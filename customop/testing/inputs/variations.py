@@ -23,13 +23,54 @@ from customop.testing.inputs.sample_values import (
 from customop.testing.inputs.search import CLEAN, NOISY, Oracle
 from customop.testing.quiet import strict_numbers
 
-# ---- variations of a sample: the same values in other layouts and dtypes ----
+# ---- layouts: the same values in other places of memory ----
+
+
+def layouts(
+    op: Operator[..., Any],
+    sample: Sample,
+    oracle: Oracle | None = None,
+    *,
+    keeps_shapes: bool = False,
+) -> Iterator[Sample]:
+    """Yield the sample with arrays in other layouts: each alone, then all at once.
+
+    Parameters
+    ----------
+    op : Operator
+    sample : Sample
+    oracle : Oracle, optional
+        An oracle made by `Oracle.around` this sample.
+    keeps_shapes : bool
+        Whether to keep the numbers of axes, and which lengths are equal.
+
+    Yields
+    ------
+    Sample
+        First with other strides, order and flags. Then with other shapes that the
+        operator accepts: without axes, and empty.
+    """
+    arrays = arrays_in(op, sample)
+    for note, (vary, fits_written) in LAYOUTS.items():
+        made = {
+            p: vary(x) for p, x, is_written in arrays if fits_written or not is_written
+        }
+        new = {place: x for place, x in made.items() if x is not None}
+        for place, x in new.items():
+            yield replaced(op, sample, {place: x}, f"{note} of '{place}'")
+        if len(new) > 1:
+            yield replaced(op, sample, new, f"{note} of all arrays")
+    oracle = oracle or Oracle.around(op, sample)
+    others = _emptied_together(op, sample, arrays)
+    others = chain(others, _emptied_dtypes(op, sample, arrays, oracle))
+    if not keeps_shapes:
+        others = chain(_scalars(op, sample, arrays), others)
+        others = chain(others, _emptied_alone(op, sample, arrays))
+    yield from (s for s in others if oracle.takes(s))
 
 
 # Makes a variation of an array, or None if it cannot have one.
 _Vary: TypeAlias = Callable[[Array], Array | None]
-
-# ---- layouts ----
 
 
 def _dense(x: Array) -> tuple[int, ...]:
@@ -106,49 +147,6 @@ LAYOUTS: dict[str, tuple[_Vary, bool]] = {
 }
 
 
-def layouts(
-    op: Operator[..., Any],
-    sample: Sample,
-    oracle: Oracle | None = None,
-    *,
-    keeps_shapes: bool = False,
-) -> Iterator[Sample]:
-    """Yield the sample with arrays in other layouts: each alone, then all at once.
-
-    Parameters
-    ----------
-    op : Operator
-    sample : Sample
-    oracle : Oracle, optional
-        An oracle made by `Oracle.around` this sample.
-    keeps_shapes : bool
-        Whether to keep the numbers of axes, and which lengths are equal.
-
-    Yields
-    ------
-    Sample
-        First with other strides, order and flags. Then with other shapes that the
-        operator accepts: without axes, and empty.
-    """
-    arrays = arrays_in(op, sample)
-    for note, (vary, fits_written) in LAYOUTS.items():
-        made = {
-            p: vary(x) for p, x, is_written in arrays if fits_written or not is_written
-        }
-        new = {place: x for place, x in made.items() if x is not None}
-        for place, x in new.items():
-            yield replaced(op, sample, {place: x}, f"{note} of '{place}'")
-        if len(new) > 1:
-            yield replaced(op, sample, new, f"{note} of all arrays")
-    oracle = oracle or Oracle.around(op, sample)
-    others = _emptied_together(op, sample, arrays)
-    others = chain(others, _emptied_dtypes(op, sample, arrays, oracle))
-    if not keeps_shapes:
-        others = chain(_scalars(op, sample, arrays), others)
-        others = chain(others, _emptied_alone(op, sample, arrays))
-    yield from (s for s in others if oracle.takes(s))
-
-
 # ---- arrays without axes and without elements ----
 
 
@@ -207,37 +205,6 @@ def _emptied(x: Array, length: int) -> Array:
 
 # ---- dtypes ----
 
-_FLOATS = ("f4", "f2", "g", "f8")
-_COMPLEX = ("c8", "c16")
-_WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
-# Making a name takes as long as a call.
-_NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, "?")}
-# Dtypes for one array while the others stay.
-_ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
-# Dtypes for empty arrays.
-_EMPTY = [*map(np.dtype, ("i8", "f4"))]
-# Dtypes with numbers so large that their sums and products wrap around.
-_LARGE = [*map(np.dtype, ("i1", "u1"))]
-
-
-class _Variation(NamedTuple):
-    """Arrays with other dtypes, by place.
-
-    Attributes
-    ----------
-    new : dict
-    note : str
-    is_certain : bool
-        Whether the operator must be right for them whenever its kernel accepts them.
-    is_whole : bool
-        Whether all arrays have changed, so that the fake kernel must handle them.
-    """
-
-    new: dict[str, Array]
-    note: str
-    is_certain: bool
-    is_whole: bool = True
-
 
 def dtypes(
     op: Operator[..., Any], sample: Sample, oracle: Oracle | None = None
@@ -269,6 +236,38 @@ def dtypes(
         ]
         found = [varied for trial, varied in trials if _is_meant(asked, varied, trial)]
     yield from found
+
+
+class _Variation(NamedTuple):
+    """Arrays with other dtypes, by place.
+
+    Attributes
+    ----------
+    new : dict
+    note : str
+    is_certain : bool
+        Whether the operator must be right for them whenever its kernel accepts them.
+    is_whole : bool
+        Whether all arrays have changed, so that the fake kernel must handle them.
+    """
+
+    new: dict[str, Array]
+    note: str
+    is_certain: bool
+    is_whole: bool = True
+
+
+_FLOATS = ("f4", "f2", "g", "f8")
+_COMPLEX = ("c8", "c16")
+_WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
+# Making a name takes as long as a call.
+_NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, "?")}
+# Dtypes for one array while the others stay.
+_ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
+# Dtypes for empty arrays.
+_EMPTY = [*map(np.dtype, ("i8", "f4"))]
+# Dtypes with numbers so large that their sums and products wrap around.
+_LARGE = [*map(np.dtype, ("i1", "u1"))]
 
 
 def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
@@ -385,11 +384,49 @@ def _swapped(x: Array) -> Array:
 # Zeros, nan, large, equal and complex numbers.
 
 
+def specials(
+    op: Operator[..., Any], sample: Sample, table: dict[str, _Make]
+) -> Iterator[Sample]:
+    """Yield the sample with special values in all arrays that can have them.
+
+    Parameters
+    ----------
+    op : Operator
+    sample : Sample
+    table : dict
+        `SMOOTH` or `SPECIAL`.
+
+    Yields
+    ------
+    Sample
+        A sample with the same shapes that fits the annotations. The kernel may refuse
+        it.
+    """
+    arrays = [(p, x) for p, x, _ in arrays_in(op, sample)]
+    for note, make in table.items():
+        made = {p: make(x) for p, x in arrays}
+        new = {p: x for p, x in made.items() if x is not None}
+        if op.schema.has_shapes:
+            new = {p: x for p, x in new.items() if _is_declared(op, sample, p, x)}
+        if new:
+            yield replaced(op, sample, new, f"{note} in all arrays")
+
+
+def _is_declared(op: Operator[..., Any], sample: Sample, place: str, x: Array) -> bool:
+    """Return whether the annotations accept an array; some refuse complex numbers."""
+    varied = replaced(op, sample, {place: x})
+    try:
+        op.bind(*varied.args, **varied.kwargs)
+    except CustomOpError:
+        return False
+    return True
+
+
 # Makes special values for an array, or None if it has none.
 _Make: TypeAlias = Callable[[Array], Array | None]
 
 # Added to the size of numbers: exp overflows, and squares are still exact enough.
-_SPECIALS_LARGE = 1000.0
+_FAR = 1000.0
 
 
 def _of_floats(make: Callable[[Array], Any]) -> _Make:
@@ -410,7 +447,7 @@ def _with_first(value: float) -> _Make:
 
 
 def _large(x: Array) -> Array:
-    out: Array = x + _SPECIALS_LARGE * np.where(np.real(x) < 0, -1, 1)
+    out: Array = x + _FAR * np.where(np.real(x) < 0, -1, 1)
     return out
 
 
@@ -450,41 +487,3 @@ SPECIAL: dict[str, _Make] = {
     "infinity": _with_first(np.inf),
     "negative infinity": _with_first(-np.inf),
 }
-
-
-def specials(
-    op: Operator[..., Any], sample: Sample, table: dict[str, _Make]
-) -> Iterator[Sample]:
-    """Yield the sample with special values in all arrays that can have them.
-
-    Parameters
-    ----------
-    op : Operator
-    sample : Sample
-    table : dict
-        `SMOOTH` or `SPECIAL`.
-
-    Yields
-    ------
-    Sample
-        A sample with the same shapes that fits the annotations. The kernel may refuse
-        it.
-    """
-    arrays = [(p, x) for p, x, _ in arrays_in(op, sample)]
-    for note, make in table.items():
-        made = {p: make(x) for p, x in arrays}
-        new = {p: x for p, x in made.items() if x is not None}
-        if op.schema.has_shapes:
-            new = {p: x for p, x in new.items() if _is_declared(op, sample, p, x)}
-        if new:
-            yield replaced(op, sample, new, f"{note} in all arrays")
-
-
-def _is_declared(op: Operator[..., Any], sample: Sample, place: str, x: Array) -> bool:
-    """Return whether the annotations accept an array; some refuse complex numbers."""
-    varied = replaced(op, sample, {place: x})
-    try:
-        op.bind(*varied.args, **varied.kwargs)
-    except CustomOpError:
-        return False
-    return True

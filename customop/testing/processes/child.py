@@ -33,289 +33,10 @@ from customop.arrays.numpy_functions import loading_lock
 from customop.errors import is_ours
 from customop.testing.inputs.sample_values import laid_out
 
-# ---- how a child ended that did not finish its work ----
-
-
-class Crash(NamedTuple):
-    """How a child ended.
-
-    Attributes
-    ----------
-    how : str
-        ``"crashed (signal SIGSEGV)"``, ``"ended the process (exit status 3)"``.
-    lines : tuple of str
-        More about it: where it was in the Python code, and what it wrote.
-    hangs : bool
-        Whether it was ended because it took too long.
-    """
-
-    how: str
-    lines: tuple[str, ...] = ()
-    hangs: bool = False
-
-
-def crash_of(code: int, text: str, patience: float) -> Crash:
-    """Return the crash for an exit code and the last text that the child wrote."""
-    lines = (*_said(text), *_places(text))
-    if _LATE.search(text):
-        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
-    if code in _OF_WINDOWS:
-        return Crash(f"crashed ({_OF_WINDOWS[code]})", lines)
-    if code >= 0:
-        return Crash(f"ended the process (exit status {code})", lines)
-    name = _name(-code)
-    if name == "SIGALRM":
-        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
-    if name == "SIGKILL":
-        more = "the system kills processes when memory runs out"
-        return Crash(f"was killed (signal {name})", (*lines, more))
-    return Crash(f"crashed (signal {name})", lines)
-
-
-def ended_by(error: BaseException) -> Crash:
-    """Return the crash for an exception that ends programs, such as SystemExit."""
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return Crash(f"tried to end the process ({text})")
-
-
-# Windows exit codes of crashes, and the text of faulthandler when time is up.
-_OF_WINDOWS: Final = {
-    0xC0000005: "access violation",
-    0xC0000374: "heap corruption",
-    0xC00000FD: "stack overflow",
-    0xC0000409: "abort",
-}
-_LATE: Final = re.compile(r"^Timeout \(", re.MULTILINE)
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return str(number)
-
-
-# ---- what faulthandler and the C library write ----
-
-_FRAME: Final = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-_STANDARD: Final = sysconfig.get_path("stdlib")
-_PACKAGES: Final = "site-packages"
-# The first line of faulthandler: of a crash, or of the thread that took too long.
-_BEGIN: Final = re.compile(
-    r"^(Fatal Python error: |Current thread |Stack )", re.MULTILINE
-)
-_MOST_SAID = 3
-
-
-def _said(text: str) -> list[str]:
-    """Return lines that C code wrote before a crash, as ``free(): invalid pointer``."""
-    begin = _BEGIN.search(text)
-    before = text[: begin.start()] if begin else text
-    lines = [line.strip() for line in before.splitlines() if line.strip()]
-    return [f"it wrote: {line}" for line in lines[-_MOST_SAID:]]
-
-
-def _places(text: str) -> Iterator[str]:
-    """Yield the innermost line of Python code outside of the standard library."""
-    for file, line, name in _FRAME.findall(text):
-        if _PACKAGES in file or not file.startswith(_STANDARD):
-            yield f"at {file}:{line}, in {name}"
-            return
-
-
-# ---- values of a forked child as bytes for its parent ----
-
-
-class ChildError(Exception):
-    """Holds an exception of a child that cannot be pickled, or a traceback."""
-
-
-_WHERE = "in a child of this process\n"
-
-
-def dumps(
-    value: Any,
-    shared: Mapping[int, Any] = MappingProxyType({}),
-    *,
-    by_name: bool = False,
-) -> bytes:
-    """Pickle a value in a child, for `loads` in its parent.
-
-    Arrays keep their layout. A forked child shares addresses with its parent: classes
-    without an importable name and the values in `shared` are sent by address, so they
-    need not be picklable. With `by_name` everything is pickled.
-    """
-    if by_name or _names_only:
-        return _dumped(_ByName, value)
-    if not shared:  # most values need no addresses; this takes half the time
-        with suppress(Exception):  # whatever their __reduce__ raises
-            return _dumped(_ByName, value)
-    return _dumped(partial(_ByAddress, shared), value)
-
-
-def _dumped(pickler: Callable[[io.BytesIO], pickle.Pickler], value: Any) -> bytes:
-    out = io.BytesIO()
-    pickler(out).dump(value)
-    return out.getvalue()
-
-
-_names_only: list[bool] = []
-
-
-def use_names_only() -> None:
-    """Make this process, which was not forked, send names and never addresses."""
-    _names_only.append(True)
-
-
-def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any:
-    """Return the value that `dumps` pickled."""
-    return _Unpickler(io.BytesIO(block), shared).load()
-
-
-def travels(value: Any, *, by_name: bool = False) -> bool:
-    """Return whether a value can be pickled."""
-    try:
-        dumps(value, by_name=by_name)
-    except Exception:  # noqa: BLE001  # whatever __reduce__ raises
-        return False
-    return True
-
-
-# `persistent_id` is called for its own results too, which have these types.
-_IN_ADDRESSES = (int, str)
-
-
-class _ByName(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-
-    def reducer_override(self, obj: Any) -> Any:
-        """Keep the layout of arrays."""
-        if type(obj) is not np.ndarray or obj.dtype.hasobject:
-            return NotImplemented
-        if obj.flags.carray:
-            # This does the same as NumPy in half the time.
-            is_number = obj.dtype.kind in "biufc"
-            content = obj.shape, obj.dtype.str, obj.tobytes()
-            return (_numbers, content) if is_number else NotImplemented
-        once = tuple(slice(0, 1) if s == 0 else slice(None) for s in obj.strides)
-        values = np.array(obj[once] if obj.size else obj, order="C")
-        shift = obj.ctypes.data % obj.dtype.alignment
-        return _array, (values, obj.shape, obj.strides, shift, obj.flags.writeable)
-
-
-class _ByAddress(_ByName):
-    def __init__(self, shared: Mapping[int, Any], file: io.BytesIO) -> None:
-        super().__init__(file)
-        self._shared = shared
-
-    def persistent_id(self, obj: Any) -> tuple[int, str] | None:
-        """Return the address of a value that the parent has, and a class's name."""
-        if type(obj) in _IN_ADDRESSES:
-            return None
-        if id(obj) in self._shared:
-            return id(obj), ""
-        if isinstance(obj, type) and not _has_name(obj):
-            return id(obj), obj.__qualname__
-        return None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any]) -> None:
-        super().__init__(file)
-        self._shared = shared
-
-    def persistent_load(self, pid: tuple[int, str]) -> Any:
-        """Return the parent's value or class at an address."""
-        address, name = pid
-        return _class_at(address, name) if name else self._shared[address]
-
-
-def _class_at(address: int, name: str) -> type:
-    left: list[type] = [object]
-    for cls in left:
-        if id(cls) == address and cls.__qualname__ == name:
-            return cls
-        left += type.__subclasses__(cls)
-    raise pickle.UnpicklingError(f"no class {name}")
-
-
-def _has_name(cls: type) -> bool:
-    found: object = sys.modules.get(cls.__module__)
-    for name in cls.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is cls
-
-
-def _numbers(shape: tuple[int, ...], dtype: str, content: bytes) -> Any:
-    return np.ndarray(shape, dtype, content).copy()
-
-
-def _array(
-    values: np.ndarray[Any, Any],
-    shape: tuple[int, ...],
-    strides: Sequence[int],
-    shift: int,
-    is_writeable: bool,
-) -> np.ndarray[Any, Any]:
-    out = laid_out(np.broadcast_to(values, shape), strides, shift)
-    out.flags.writeable = is_writeable
-    return out
-
-
-# ---- exceptions ----
-
-
-def packed(error: BaseException) -> tuple[BaseException, str]:
-    """Return a picklable form of an exception, and the text of its traceback."""
-    text = _traced(error)
-    if _is_same_there(error):
-        return error, text
-    return ChildError(f"{type(error).__name__}: {error}"), text
-
-
-def unpacked(error: BaseException, text: str) -> BaseException:
-    """Return the exception of a child with its traceback text as the cause."""
-    if text:
-        error.__cause__ = ChildError(_WHERE + text)
-    return error
-
-
-def child_traceback(error: BaseException) -> str:
-    """Return the traceback text of an exception that comes from a child, or ""."""
-    is_remote = isinstance(error.__cause__, ChildError)
-    return str(error.__cause__).removeprefix(_WHERE) if is_remote else ""
-
-
-def _is_same_there(error: BaseException) -> bool:
-    """Return whether an exception survives pickling unchanged."""
-    try:
-        again = loads(dumps(error))
-        return type(again) is type(error) and str(again) == str(error)
-    except Exception:  # noqa: BLE001  # whatever their methods raise
-        return False  # the AxisError of NumPy loses what its text is made of
-
-
-def _traced(error: BaseException) -> str:
-    """Return the text of a traceback, starting at the first line of user code."""
-    trace = error.__traceback__
-    while trace is not None and is_ours(trace.tb_frame.f_globals):
-        trace = trace.tb_next
-    lines = traceback.format_exception(type(error), error, trace, chain=False)
-    return "".join(lines) if trace is not None else ""
-
-
-# ---- a forked child that runs what may crash ----
-
-
 # macOS has fork, but its own libraries do not survive it.
 CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
 
 Send: TypeAlias = Callable[[Any], None]
-
-# Held while a new pipe's end is open in this process: a child that another thread forks
-# meanwhile would keep that end open.
-_forking = threading.Lock()
 
 
 class Ended(NamedTuple):
@@ -340,6 +61,13 @@ class Ended(NamedTuple):
 
 class ChildGoneError(Exception):
     """A child that was waiting for work has ended."""
+
+
+# ---- a forked child that runs what may crash ----
+
+# Held while a new pipe's end is open in this process: a child that another thread forks
+# meanwhile would keep that end open.
+_forking = threading.Lock()
 
 
 class Child:
@@ -646,11 +374,8 @@ def _text_in(file: int) -> str:
 
 # ---- a child without a fork: a new process that imports what it needs ----
 
-
-_SPAWNED_PREFIX: Final = 8
 # How often to check whether a silent child is still alive.
 _SECONDS: Final = 0.5
-_SPAWNED_MOST_TEXT: Final = 1 << 16
 # What `multiprocessing` calls the main script.
 _MAIN: Final = ("init_main_from_name", "init_main_from_path")
 _RUN: Final = """
@@ -732,9 +457,7 @@ class SpawnedChild:
         block = dumps(value, by_name=True)
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(
-                len(block).to_bytes(_SPAWNED_PREFIX, "little") + block
-            )
+            self._process.stdin.write(len(block).to_bytes(_PREFIX, "little") + block)
             self._process.stdin.flush()
         except OSError:
             raise ChildGoneError from None
@@ -769,7 +492,7 @@ class SpawnedChild:
 
     def _text(self) -> str:
         self._errors.seek(0)
-        return self._errors.read(_SPAWNED_MOST_TEXT).decode(errors="replace")
+        return self._errors.read(_MOST_TEXT).decode(errors="replace")
 
     def _next(self) -> bytes:
         while True:
@@ -782,7 +505,7 @@ class SpawnedChild:
 
 def _block_from(file: IO[bytes]) -> bytes:
     """Return the next block of a stream, or b"" at its end."""
-    size = int.from_bytes(file.read(_SPAWNED_PREFIX), "little")
+    size = int.from_bytes(file.read(_PREFIX), "little")
     return file.read(size) if size else b""
 
 
@@ -804,7 +527,7 @@ def main() -> NoReturn:
 
     def send(value: Any) -> None:
         block = dumps(value)
-        out.write(len(block).to_bytes(_SPAWNED_PREFIX, "little") + block)
+        out.write(len(block).to_bytes(_PREFIX, "little") + block)
         out.flush()
 
     apply_limits(2)
@@ -823,3 +546,274 @@ def main() -> NoReturn:
 
 def _run(work: Callable[..., None], args: Sequence[Any], send: Send) -> None:
     work(send, *args)
+
+
+# ---- how a child ended that did not finish its work ----
+
+
+class Crash(NamedTuple):
+    """How a child ended.
+
+    Attributes
+    ----------
+    how : str
+        ``"crashed (signal SIGSEGV)"``, ``"ended the process (exit status 3)"``.
+    lines : tuple of str
+        More about it: where it was in the Python code, and what it wrote.
+    hangs : bool
+        Whether it was ended because it took too long.
+    """
+
+    how: str
+    lines: tuple[str, ...] = ()
+    hangs: bool = False
+
+
+def crash_of(code: int, text: str, patience: float) -> Crash:
+    """Return the crash for an exit code and the last text that the child wrote."""
+    lines = (*_said(text), *_places(text))
+    if _LATE.search(text):
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
+    if code in _OF_WINDOWS:
+        return Crash(f"crashed ({_OF_WINDOWS[code]})", lines)
+    if code >= 0:
+        return Crash(f"ended the process (exit status {code})", lines)
+    name = _name(-code)
+    if name == "SIGALRM":
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
+    if name == "SIGKILL":
+        more = "the system kills processes when memory runs out"
+        return Crash(f"was killed (signal {name})", (*lines, more))
+    return Crash(f"crashed (signal {name})", lines)
+
+
+def ended_by(error: BaseException) -> Crash:
+    """Return the crash for an exception that ends programs, such as SystemExit."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return Crash(f"tried to end the process ({text})")
+
+
+# Windows exit codes of crashes, and the text of faulthandler when time is up.
+_OF_WINDOWS: Final = {
+    0xC0000005: "access violation",
+    0xC0000374: "heap corruption",
+    0xC00000FD: "stack overflow",
+    0xC0000409: "abort",
+}
+_LATE: Final = re.compile(r"^Timeout \(", re.MULTILINE)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)
+
+
+# ---- what faulthandler and the C library write ----
+
+_FRAME: Final = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_STANDARD: Final = sysconfig.get_path("stdlib")
+_PACKAGES: Final = "site-packages"
+# The first line of faulthandler: of a crash, or of the thread that took too long.
+_BEGIN: Final = re.compile(
+    r"^(Fatal Python error: |Current thread |Stack )", re.MULTILINE
+)
+_MOST_SAID = 3
+
+
+def _said(text: str) -> list[str]:
+    """Return lines that C code wrote before a crash, as ``free(): invalid pointer``."""
+    begin = _BEGIN.search(text)
+    before = text[: begin.start()] if begin else text
+    lines = [line.strip() for line in before.splitlines() if line.strip()]
+    return [f"it wrote: {line}" for line in lines[-_MOST_SAID:]]
+
+
+def _places(text: str) -> Iterator[str]:
+    """Yield the innermost line of Python code outside of the standard library."""
+    for file, line, name in _FRAME.findall(text):
+        if _PACKAGES in file or not file.startswith(_STANDARD):
+            yield f"at {file}:{line}, in {name}"
+            return
+
+
+# ---- values of a forked child as bytes for its parent ----
+
+
+def dumps(
+    value: Any,
+    shared: Mapping[int, Any] = MappingProxyType({}),
+    *,
+    by_name: bool = False,
+) -> bytes:
+    """Pickle a value in a child, for `loads` in its parent.
+
+    Arrays keep their layout. A forked child shares addresses with its parent: classes
+    without an importable name and the values in `shared` are sent by address, so they
+    need not be picklable. With `by_name` everything is pickled.
+    """
+    if by_name or _names_only:
+        return _dumped(_ByName, value)
+    if not shared:  # most values need no addresses; this takes half the time
+        with suppress(Exception):  # whatever their __reduce__ raises
+            return _dumped(_ByName, value)
+    return _dumped(partial(_ByAddress, shared), value)
+
+
+def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any:
+    """Return the value that `dumps` pickled."""
+    return _Unpickler(io.BytesIO(block), shared).load()
+
+
+def travels(value: Any, *, by_name: bool = False) -> bool:
+    """Return whether a value can be pickled."""
+    try:
+        dumps(value, by_name=by_name)
+    except Exception:  # noqa: BLE001  # whatever __reduce__ raises
+        return False
+    return True
+
+
+def _dumped(pickler: Callable[[io.BytesIO], pickle.Pickler], value: Any) -> bytes:
+    out = io.BytesIO()
+    pickler(out).dump(value)
+    return out.getvalue()
+
+
+class ChildError(Exception):
+    """Holds an exception of a child that cannot be pickled, or a traceback."""
+
+
+_WHERE = "in a child of this process\n"
+
+_names_only: list[bool] = []
+
+
+def use_names_only() -> None:
+    """Make this process, which was not forked, send names and never addresses."""
+    _names_only.append(True)
+
+
+# `persistent_id` is called for its own results too, which have these types.
+_IN_ADDRESSES = (int, str)
+
+
+class _ByName(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Keep the layout of arrays."""
+        if type(obj) is not np.ndarray or obj.dtype.hasobject:
+            return NotImplemented
+        if obj.flags.carray:
+            # This does the same as NumPy in half the time.
+            is_number = obj.dtype.kind in "biufc"
+            content = obj.shape, obj.dtype.str, obj.tobytes()
+            return (_numbers, content) if is_number else NotImplemented
+        once = tuple(slice(0, 1) if s == 0 else slice(None) for s in obj.strides)
+        values = np.array(obj[once] if obj.size else obj, order="C")
+        shift = obj.ctypes.data % obj.dtype.alignment
+        return _array, (values, obj.shape, obj.strides, shift, obj.flags.writeable)
+
+
+class _ByAddress(_ByName):
+    def __init__(self, shared: Mapping[int, Any], file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_id(self, obj: Any) -> tuple[int, str] | None:
+        """Return the address of a value that the parent has, and a class's name."""
+        if type(obj) in _IN_ADDRESSES:
+            return None
+        if id(obj) in self._shared:
+            return id(obj), ""
+        if isinstance(obj, type) and not _has_name(obj):
+            return id(obj), obj.__qualname__
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, pid: tuple[int, str]) -> Any:
+        """Return the parent's value or class at an address."""
+        address, name = pid
+        return _class_at(address, name) if name else self._shared[address]
+
+
+def _class_at(address: int, name: str) -> type:
+    left: list[type] = [object]
+    for cls in left:
+        if id(cls) == address and cls.__qualname__ == name:
+            return cls
+        left += type.__subclasses__(cls)
+    raise pickle.UnpicklingError(f"no class {name}")
+
+
+def _has_name(cls: type) -> bool:
+    found: object = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is cls
+
+
+def _numbers(shape: tuple[int, ...], dtype: str, content: bytes) -> Any:
+    return np.ndarray(shape, dtype, content).copy()
+
+
+def _array(
+    values: np.ndarray[Any, Any],
+    shape: tuple[int, ...],
+    strides: Sequence[int],
+    shift: int,
+    is_writeable: bool,
+) -> np.ndarray[Any, Any]:
+    out = laid_out(np.broadcast_to(values, shape), strides, shift)
+    out.flags.writeable = is_writeable
+    return out
+
+
+# ---- exceptions ----
+
+
+def packed(error: BaseException) -> tuple[BaseException, str]:
+    """Return a picklable form of an exception, and the text of its traceback."""
+    text = _traced(error)
+    if _is_same_there(error):
+        return error, text
+    return ChildError(f"{type(error).__name__}: {error}"), text
+
+
+def unpacked(error: BaseException, text: str) -> BaseException:
+    """Return the exception of a child with its traceback text as the cause."""
+    if text:
+        error.__cause__ = ChildError(_WHERE + text)
+    return error
+
+
+def child_traceback(error: BaseException) -> str:
+    """Return the traceback text of an exception that comes from a child, or ""."""
+    is_remote = isinstance(error.__cause__, ChildError)
+    return str(error.__cause__).removeprefix(_WHERE) if is_remote else ""
+
+
+def _is_same_there(error: BaseException) -> bool:
+    """Return whether an exception survives pickling unchanged."""
+    try:
+        again = loads(dumps(error))
+        return type(again) is type(error) and str(again) == str(error)
+    except Exception:  # noqa: BLE001  # whatever their methods raise
+        return False  # the AxisError of NumPy loses what its text is made of
+
+
+def _traced(error: BaseException) -> str:
+    """Return the text of a traceback, starting at the first line of user code."""
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame.f_globals):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace, chain=False)
+    return "".join(lines) if trace is not None else ""
