@@ -303,10 +303,15 @@ def in_byte_order(x: Any, dtype: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def is_element(element: str, dtype: Any) -> bool:
-    """Return whether a dtype of any library is in a class of elements."""
+    """Return whether a dtype of any library is in a class of elements.
+
+    The name of one dtype means native byte order: kernels in C rely on it.
+    """
     if element == "Array":
         return True
     if isinstance(dtype, np.dtype):
+        if element == dtype.type.__name__:
+            return bool(dtype.isnative)
         kind, name = dtype.kind, dtype.type.__name__
     else:
         name = _name(dtype)

@@ -61,15 +61,15 @@ def test_a_schema_that_contradicts_its_function_is_refused(
 ) -> None:
     """The kernel gets what the schema says, which is not what it was written for."""
     with pytest.raises(co.SchemaError) as caught:
-        co.custom_op("agree::scaled", scaled, mutates_args=(), schema=schema)
+        co.custom_op("contradicts::scaled", scaled, mutates_args=(), schema=schema)
     assert str(caught.value) == (
-        f"agree::scaled: {what}\n"
+        f"contradicts::scaled: {what}\n"
         f"  {schema}\n"
         f"  {marks}\n"
         f"  at {__file__}:{scaled.__code__.co_firstlineno}\n"
         "  do: write the same type in both places, or leave out the schema"
     )
-    assert not hasattr(co.ops, "agree")
+    assert not hasattr(co.ops, "contradicts")
 
 
 def test_one_of_several_results_is_named() -> None:

@@ -22,6 +22,7 @@ from customop.core.dispatch import find_kernel, select
 from customop.core.kernel_proof import Proof
 from customop.core.operator import Operator
 from customop.core.samples import Sample
+from customop.core.shape_guards import argument_check
 from customop.errors import OpCheckError, innermost
 from customop.schema.tags import Tag
 from customop.testing.close import assert_close
@@ -69,6 +70,7 @@ class Session:
 
     __slots__ = (
         "_bound",
+        "_check",
         "_has_one_result",
         "_known",
         "_start",
@@ -108,6 +110,8 @@ class Session:
         self.notes: list[str] = []
         self.fixed: frozenset[str] = frozenset()
         schema = op.schema
+        # Raises as a call does if arguments do not fit their dtypes and shapes.
+        self._check = argument_check(op.qualname, schema)
         self._has_one_result: bool = schema.single_return and not schema.written
         # Content of arguments -> what a check found for them.
         self.by_content: dict[Any, Any] = {}
@@ -152,8 +156,13 @@ class Session:
     def call(
         self, values: Sequence[Any], kernel: Callable[..., Any] | None = None
     ) -> Run:
-        """Run a kernel without checks, by default the one that a call would use."""
+        """Run a kernel, by default the one that a call would use.
+
+        What the schema refuses does not reach it, as in a call; there are no other checks.
+        """
         op = self.op
+        if self._check is not None:
+            self._check(values)
         about_to_run(lambda: call_of(op.schema, values))
         if op.sees_seed:
             self.seed()
