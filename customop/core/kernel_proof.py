@@ -26,6 +26,7 @@ from customop.core.contract import (
     finish_fake,
     has_certain_order,
     is_broadcast,
+    memory_groups,
     note_writes,
     readonly,
     share_memory,
@@ -146,13 +147,21 @@ class Proof:
         pairs = zip(self.op.schema.parameters, self.args, strict=True)
         # An array that is passed twice may change if one of its parameters is written.
         written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
-        return [
-            (p.name, checksum(leaf))
+        given = [
+            (p.name, leaf)
             for p, value in pairs
             if not p.is_written
             for leaf in flat(value)
             if isinstance(leaf, np.ndarray)
-            if not any(share_memory(leaf, v) for v in written)
+        ]
+        groups = memory_groups([*(leaf for _, leaf in given), *written])
+        near: dict[int, list[Any]] = {}
+        for group, value in zip(groups[len(given) :], written, strict=True):
+            near.setdefault(group, []).append(value)
+        return [
+            (name, checksum(leaf))
+            for group, (name, leaf) in zip(groups, given, strict=False)
+            if not any(share_memory(leaf, v) for v in near.get(group, ()))
         ]
 
     def _written(self) -> list[Any]:
