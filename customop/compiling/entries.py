@@ -32,6 +32,7 @@ from customop.compiling.surroundings import (
 from customop.core.interpreter import current_mode
 from customop.core.reach import GONE, is_installed
 from customop.errors import GraphError, counted, place
+from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL
@@ -421,7 +422,7 @@ def _is_of_user(frame: FrameType | None) -> bool:
 
 
 # One function is captured at a time: two locks could wait for each other.
-capturing: AbstractContextManager[bool] = threading.RLock()
+capturing: AbstractContextManager[bool] = free_after_fork(threading.RLock())
 
 
 @contextmanager

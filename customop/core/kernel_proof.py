@@ -36,7 +36,7 @@ from customop.core.contract import (
 )
 from customop.core.derived_rules import Guess, find_fake
 from customop.core.fake_context import FakeCall, runs_fake_kernels
-from customop.core.table import Plans, RuleTable, changing
+from customop.core.table import Plans, RuleTable, changing, finalized
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -561,7 +561,7 @@ def note_proof(
     op: RuleTable, plans: Plans, kind: str, kernel: Callable[..., Any], *, copies: bool
 ) -> None:
     """Note that a kernel has proven its contract, unless the table has changed since."""
-    with changing:
+    with finalized, changing:
         if op.plans is not plans:
             return
         # A drawn call may find shared memory that other calls do not show.

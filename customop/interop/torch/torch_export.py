@@ -20,6 +20,7 @@ from customop.errors import (
     RegistrationError,
     shown,
 )
+from customop.forks import free_after_fork
 from customop.interop.steps import Step, run_steps, steps_of
 from customop.interop.torch.framework import (
     AFTER_AUTOGRAD,
@@ -453,7 +454,7 @@ def _wrote(value: Any) -> None:
 
 # Name in torch -> the operator that was exported under it.
 _exports: dict[str, Exported] = {}
-_lock = threading.RLock()
+_lock = free_after_fork(threading.RLock())
 _RESERVED = ("aten", "prim", "prims")
 
 
