@@ -276,7 +276,7 @@ class _Checkpoint(FunctionCall):
     def batched(
         self, batch: BatchInterpreter, dims: Sequence[int | None]
     ) -> FunctionCall:
-        of_batch = Rows(self, batch, dims)
+        of_batch = Rows(self.table, batch, dims)
 
         def compute(inputs: Arrays) -> Arrays:
             rows = of_batch.around(*inputs)
