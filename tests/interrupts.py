@@ -179,6 +179,7 @@ def timed(name: str, delay: float, x: np.ndarray, expected: Any) -> Iterator[str
         if armed[0]:
             raise KeyboardInterrupt
 
+    signal.setitimer(signal.ITIMER_REAL, 0)  # of the run before
     signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, delay)
