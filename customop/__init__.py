@@ -43,6 +43,7 @@ from customop.errors import (
     VmapError,
     did_you_mean,
 )
+from customop.forks import importing
 from customop.library.define import custom_op
 from customop.library.ops import OperatorPacket, ops
 from customop.numpy import MODULES
@@ -322,7 +323,7 @@ else:
         if name not in _MODULE_OF:
             near = did_you_mean(name, [] if name.startswith("_") else __all__)
             raise AttributeError(f"module 'customop' has no attribute '{name}'{near}")
-        module = importlib.import_module(_MODULE_OF[name])
+        module = importing(importlib.import_module, _MODULE_OF[name])
         found = getattr(module, name, module)
         globals()[name] = found
         for other, its_module in _MODULE_OF.items():  # they may be imported now too

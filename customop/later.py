@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from customop.forks import importing
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -16,7 +18,7 @@ class _Later:
         self._make = make
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._make(), name)
+        found = getattr(importing(self._make), name)
         setattr(self, name, found)  # from now on Python finds it here
         return found
 

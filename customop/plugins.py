@@ -16,12 +16,17 @@ from types import ModuleType
 from typing import Any
 
 from customop.errors import warn_caller
+from customop.forks import free_after_fork
 from customop.later import later
 
 metadata: ModuleType = later(import_module, "importlib.metadata")
 
 KINDS, OPERATORS = GROUPS = ("customop.kinds", "customop.operators")
 _GIVES = {KINDS: "kind of array", OPERATORS: "operator of the namespace"}
+
+
+# Held while plug-ins register; one may need another.
+_registering: AbstractContextManager[bool] = free_after_fork(RLock())
 
 
 class InstalledPlugin:
@@ -59,7 +64,6 @@ class InstalledPlugin:
         self.version: str = entry.dist.version
         self.error: str | None = None
         self._busy: set[int] = set()
-        self._lock: AbstractContextManager[bool] = RLock()
 
     def __str__(self) -> str:
         return f"plug-in '{self.name}' of {self.package} {self.version} ({self.value})"
@@ -89,7 +93,7 @@ class InstalledPlugin:
             register = self.entry.load()
         except (Exception, SystemExit) as error:  # noqa: BLE001  # code of others
             return self._fail(error)
-        with self._lock:
+        with _registering:
             if self.error is not None:
                 return ""
             try:
@@ -104,14 +108,14 @@ class InstalledPlugin:
             return self.error
 
     def _fail(self, error: BaseException) -> str:
-        with self._lock:
+        with _registering:
             is_first = self.error is None
             self.error = f"{type(error).__name__}: {error}"
         advice = "fix or uninstall it; 'customop list --plugins' shows all"
         return f"cannot be loaded: {self.error}\n  do: {advice}" if is_first else ""
 
 
-_scanning: AbstractContextManager[bool] = RLock()
+_scanning: AbstractContextManager[bool] = free_after_fork(RLock())
 
 
 def plugins_of(group: str) -> dict[str, list[InstalledPlugin]]:

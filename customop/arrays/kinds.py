@@ -25,6 +25,7 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.forks import importing
 from customop.later import later
 from customop.plugins import KINDS, load, plugins_of
 from customop.shapes.sizes import Symbolic, SymShape
@@ -696,7 +697,7 @@ def _loader(cls: type, handler: Handler | str) -> Handler:
     module, _, name = handler.partition(":")
 
     def call_imported(target: Any, values: Sequence[Any]) -> Any:
-        found: Handler = getattr(import_module(module), name)
+        found: Handler = getattr(importing(import_module, module), name)
         _handlers[cls] = found
         return found(target, values)
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.errors import shown
+from customop.forks import importing
 
 # ---- values of operators: lists, tuples, dicts and config objects that hold arrays ----
 
@@ -511,7 +512,7 @@ class _Optree:
 
     def __getattr__(self, name: str) -> Any:
         # From now on the functions above find the module itself.
-        module = globals()["_optree"] = import_module("optree")
+        module = globals()["_optree"] = importing(import_module, "optree")
         while _own_nodes:
             register_node(*_own_nodes.pop())
         return getattr(module, name)

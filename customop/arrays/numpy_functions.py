@@ -20,6 +20,7 @@ import numpy as np
 
 from customop.arrays.refusals import missing, numpy_name
 from customop.errors import RegistrationError
+from customop.forks import free_after_fork
 from customop.later import later
 
 ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
@@ -345,9 +346,9 @@ def _publish(function: Any, fn: Callable[..., Any], alone: Any) -> None:
         forget(function)
 
 
-# Held while modules are imported on demand. Who forks takes it, so that no child has a
-# half-imported module that it would wait for.
-loading_lock: AbstractContextManager[bool] = RLock()
+# Held while modules are imported on demand. No child has a half-imported
+# module that it would wait for.
+loading_lock: AbstractContextManager[bool] = free_after_fork(RLock())
 _loading = _Loading(loading_lock)
 
 

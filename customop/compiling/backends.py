@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import device_kind
 from customop.core.redefine import is_newer
-from customop.core.table import changing
+from customop.core.table import changing, finalized
 from customop.errors import (
     ArgumentError,
     RegistrationError,
@@ -21,6 +21,7 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.forks import importing
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import CONSTANT
@@ -98,7 +99,7 @@ def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
             f"register_backend: the name is {shown(name)}", do='pass a name, as "mine"'
         )
     check_function("register_backend", fn)
-    with changing:
+    with finalized, changing:
         known = _backends.get(name)
         if known is not None and not override and not is_newer(known, fn):
             raise RegistrationError(
@@ -133,7 +134,7 @@ def find_backend(given: str | Backend) -> Backend:
             do=f"use one of {quoted(_backends)}, or register_backend('{given}', fn)",
         )
     if isinstance(found, str):
-        found = import_module(found).build
+        found = importing(import_module, found).build
         _backends[given] = found
     return found
 

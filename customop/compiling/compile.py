@@ -34,7 +34,6 @@ from customop.compiling.entries import (
     EntryStore,
     capturing,
     holds_traced,
-    outside_of_modes,
 )
 from customop.compiling.joint_graphs import GradGraph
 from customop.compiling.level_graphs import (
@@ -51,7 +50,7 @@ from customop.compiling.report import CompileReport, EntryFacts, facts_of, reaso
 from customop.compiling.surroundings import Surroundings
 from customop.config import config
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
-from customop.core.interpreter import current_mode, highest
+from customop.core.interpreter import current_mode, highest, run_under
 from customop.core.observe import current_observers
 from customop.core.rule_kind import RuleKind
 from customop.core.tracer import frozen
@@ -381,19 +380,23 @@ class Compiled(Generic[P, R]):
 
     def _compiled(self, request: _EntryRequest) -> Any:
         """Compile for a call for which there is no code yet, and return its result."""
-        with capturing, outside_of_modes():
-            out = self._tried(request)
-            if out is not MISS:  # another thread has compiled it
-                return out
-            if self._verbose and request.tracers is None:
-                title = f"compile {self._original.title}"
-                with progress(title, channel=node_channel):
-                    entry = self._new_entry(request)
-            else:
-                entry = self._new_entry(request)
+        # For later calls, too: the mode of a vmap around this one is not seen.
+        with capturing:
+            entry, out = run_under(None, self._found_or_new, request)
         if entry is None:
-            return MISS
+            return out
         return entry.tried(*request.given.args, **request.given.kwargs)
+
+    def _found_or_new(self, request: _EntryRequest) -> tuple[Entry | None, Any]:
+        """Return a new entry, or the result of one that another thread has compiled."""
+        out = self._tried(request)
+        if out is not MISS:
+            return None, out
+        if self._verbose and request.tracers is None:
+            title = f"compile {self._original.title}"
+            with progress(title, channel=node_channel):
+                return self._new_entry(request), MISS
+        return self._new_entry(request), MISS
 
     def _use(self, entry: Entry) -> None:
         """Let the next call look at the guards of this entry first."""

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, NoReturn, Self
 
@@ -29,9 +29,9 @@ from customop.compiling.surroundings import (
     WatchedName,
     refuse_hidden,
 )
-from customop.core.interpreter import current_mode
 from customop.core.reach import GONE, is_installed
 from customop.errors import GraphError, counted, place
+from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL
@@ -421,17 +421,7 @@ def _is_of_user(frame: FrameType | None) -> bool:
 
 
 # One function is captured at a time: two locks could wait for each other.
-capturing: AbstractContextManager[bool] = threading.RLock()
-
-
-@contextmanager
-def outside_of_modes() -> Iterator[None]:
-    """Capture for later calls, too: the mode of a vmap around this one is not seen."""
-    token = current_mode.set(None)
-    try:
-        yield
-    finally:
-        current_mode.reset(token)
+capturing: AbstractContextManager[bool] = free_after_fork(threading.RLock())
 
 
 def captured_alone(

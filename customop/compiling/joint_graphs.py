@@ -27,7 +27,6 @@ from customop.compiling.entries import (
     captured_alone,
     capturing,
     code_of,
-    outside_of_modes,
 )
 from customop.compiling.level_graphs import (
     PLAIN,
@@ -39,6 +38,7 @@ from customop.compiling.level_graphs import (
 )
 from customop.compiling.surroundings import Surroundings
 from customop.core.codegen import generate
+from customop.core.interpreter import run_under
 from customop.core.observe import observers, open_modes
 from customop.core.tracer import Tracer
 from customop.errors import GradientError, GraphError, counted
@@ -442,8 +442,8 @@ class Pullback:
         )
         code = self._codes.get(arrived) or self._codes.get((arrived, shapes))
         if code is None:
-            with capturing, outside_of_modes():
-                code = self._new_code(arrived, shapes)
+            with capturing:
+                code = run_under(None, self._new_code, arrived, shapes)
         return code
 
     def _new_code(self, arrived: Arrived, shapes: Any) -> BackwardCode:

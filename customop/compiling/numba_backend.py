@@ -29,6 +29,7 @@ from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.compiling.team import team
 from customop.core.codegen import generate
 from customop.errors import ArgumentError
+from customop.forks import free_after_fork
 from customop.graph.module import GraphModule
 
 try:
@@ -41,7 +42,7 @@ except ImportError as _error:  # pragma: no cover  # tried where it is not insta
 
 
 # numba compiles in one thread at a time.
-_compiling = threading.Lock()
+_compiling = free_after_fork(threading.RLock())
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from customop.arrays.nested import flat, flatten
 from customop.arrays.numpy_functions import call_numpy
 from customop.control.carry import is_faked
 from customop.control.loops import record, repeat, step_through, take_branch
-from customop.core.interpreter import Mode, current_mode
+from customop.core.interpreter import Mode, current_mode, run_inside, run_under
 from customop.core.operator import Operator
 from customop.errors import ArgumentError, place
 from customop.graph.graph import Graph
@@ -242,14 +241,18 @@ class Body:
         self._title = name
         self.outputs: list[Any] = []
         self.written: dict[int, Node] = {}
-        with _alone(trace):
+        self.inputs: list[Node] = []
+
+        def record() -> None:
             tracers = [self._input(trace, value) for value in inputs]
-            self.inputs: list[Node] = [tracer.node for tracer in tracers]
+            self.inputs = [tracer.node for tracer in tracers]
             leaves = run(_with_traced_generators(fn, trace), [*tracers])
             self.outputs = [trace.node_and_value(leaf)[0] for leaf in leaves]
             for i, tracer in enumerate(tracers):
                 if tracer.node is not self.inputs[i]:
                     self.written[i] = tracer.node
+
+        _run_alone(trace, record)
         self._copy_written()
 
     def _input(self, trace: Trace, value: Any) -> Any:
@@ -419,19 +422,11 @@ def _with_traced_generators(fn: Any, trace: Trace) -> Any:
     return with_generators(fn, change)
 
 
-@contextmanager
-def _alone(trace: Trace) -> Iterator[None]:
-    """Open a trace without the modes around it, except autocast."""
-    settings = _autocasts(current_mode.get())
-    token = current_mode.set(None)
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(trace)
-            for device, enabled in settings.items():
-                stack.enter_context(autocast(device, enabled))
-            yield
-    finally:
-        current_mode.reset(token)
+def _run_alone(trace: Trace, fn: Callable[[], None]) -> None:
+    """Call a function in a trace, without the modes around that, except autocast."""
+    for device, enabled in _autocasts(current_mode.get()).items():
+        fn = partial(run_inside, autocast(device, enabled), fn)
+    run_under(None, run_inside, trace, fn)
 
 
 def _autocasts(mode: Mode | None) -> dict[str, bool]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from customop.arrays.array import axis_order, strides_of
 from customop.arrays.fake import FakeArray, to_fake
@@ -318,26 +326,47 @@ def shared_results(
         for p, value in zip(schema.parameters, args, strict=True)
         for _, array in _arrays_in(p.name, value)
     ]
-    seen = list(named)
-    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
-        # For an array that is passed twice, either parameter may name the alias.
-        free = [a for _, alias, a in named if _is_same(r.alias, alias)]
-        for name, array in _arrays_in(f"output {i}", value):
-            for other, alias, earlier in seen:
-                if _is_same(r.alias, alias) or not share_memory(array, earlier):
+    results = [
+        (name, r.alias, array)
+        for i, (r, value) in enumerate(zip(schema.returns, values, strict=True))
+        for name, array in _arrays_in(f"output {i}", value)
+    ]
+    groups = memory_groups([array for *_, array in (*named, *results)])
+    # Group -> alias -> its arrays so far. Arrays of one alias may share memory.
+    seen: dict[int, dict[str | None, list[tuple[str, Any]]]] = {}
+    for i, (name, alias, array) in enumerate((*named, *results)):
+        key = alias.name if alias else None
+        near = seen.setdefault(groups[i], {})
+        if i >= len(named):
+            for other, earlier in _of_other_alias(near, key):
+                if not share_memory(array, earlier):
                     continue
-                if not any(share_memory(earlier, a) for a in free):
-                    yield len(seen) - len(named), name, other
+                # For an array that is passed twice, either parameter may name the alias.
+                if not any(
+                    _is_same(alias, free) and share_memory(earlier, argument)
+                    for _, free, argument in named
+                ):
+                    yield i - len(named), name, other
                     break
-            seen.append((name, r.alias, array))
+        near.setdefault(key, []).append((name, array))
+
+
+def _of_other_alias(
+    near: Mapping[str | None, Iterable[tuple[str, Any]]], key: str | None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays that a result of this alias must not share memory with."""
+    for alias, arrays in near.items():
+        if key is None or alias != key:
+            yield from arrays
 
 
 def _is_same(first: Alias | None, second: Alias | None) -> bool:
     return first is not None and second is not None and first.name == second.name
 
 
-def with_copies(out: Any, shared: Sequence[int]) -> Any:
+def with_copies(out: Any, shared: Collection[int]) -> Any:
     """Copy the arrays of a result that have these numbers."""
+    shared = frozenset(shared)
     numbers = itertools.count()
 
     def own(value: Any) -> Any:
@@ -370,6 +399,36 @@ def share_memory(a: Any, b: Any) -> bool:
         and isinstance(b, np.ndarray)
         and bool(np.may_share_memory(a, b))
     )
+
+
+def memory_groups(arrays: Sequence[Any]) -> list[int]:
+    """Return the number of a group for each array; only arrays of one group share memory.
+
+    To compare each of 4,000 arrays with each other takes seconds. Arrays are in one group
+    if they have one owner, or if their ranges of addresses are connected.
+    """
+    # Each group is a tree of positions; the root is the number of the group.
+    parents = list(range(len(arrays)))
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = i = parents[parents[i]]
+        return i
+
+    owners: dict[int, int] = {}
+    ranges = []
+    for i, array in enumerate(arrays):
+        parents[i] = owners.setdefault(id(owner(array)), i)
+        if isinstance(array, np.ndarray) and array.size:
+            ranges.append((*byte_bounds(array), i))
+    ranges.sort()
+    end = last = 0
+    for low, high, i in ranges:
+        if low < end:
+            parents[root(i)] = root(last)
+        if high > end:
+            end, last = high, i
+    return [root(i) for i in range(len(arrays))]
 
 
 def owner(array: Any) -> Any:

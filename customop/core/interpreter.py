@@ -16,8 +16,8 @@ import inspect
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ from customop.errors import (
 
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _levels = itertools.count(1)
 # The level of a new interpreter.
@@ -303,11 +306,7 @@ class Interpreter(ABC):
 
     def again(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Take a view again, whatever modes are open and also after the end."""
-        token = current_mode.set(None)
-        try:
-            return self.process(op, args)  # type: ignore[arg-type]  # a called table is an operator
-        finally:
-            current_mode.reset(token)
+        return run_under(None, self.process, op, args)  # type: ignore[arg-type]  # a called table is an operator
 
     def given(self) -> list[Any]:
         """Return the arrays among `inputs`."""
@@ -407,20 +406,34 @@ class Mode(Interpreter):
     tapes: tuple[Interpreter, ...] = ()
 
     outer: Mode | None = None
-    _token: Token[Mode | None] | None = None
+    # The mode that was current when it was opened, in a tuple.
+    _before: tuple[Mode | None, ...] = ()
 
     def __enter__(self) -> Self:
-        if self._token is not None or not self.alive:
+        if self._before or not self.alive:
             raise RegistrationError(
                 f"{self.describe()} is opened a second time", do="make a new one"
             )
         # The level counts from the opening: modes opened later are inside.
         self.level: int = next(_levels)
         self.outer = self.find_outer()
-        self._token = current_mode.set(self)
-        if self.sees_all:
-            open_modes.append(self)
-        return self
+        self._before = (current_mode.get(),)
+        # Without `__exit__`, which Python calls only if this method returns.
+        try:
+            if self.sees_all:
+                open_modes.append(self)
+            current_mode.set(self)
+            self._on_open()
+            return self  # noqa: TRY300  # an interrupt before it comes into the handler
+        except BaseException:
+            self._close(())
+            raise
+
+    def _on_open(self) -> None:
+        """Set up what the mode needs, when it has been opened."""
+
+    def _on_close(self) -> None:
+        """Put back what `_on_open` has changed. It may run twice, or without that."""
 
     @classmethod
     def _as_handled(cls) -> Any:
@@ -428,11 +441,12 @@ class Mode(Interpreter):
 
     def _outside(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
         """Process a call with the mode outside as the current one."""
-        token = current_mode.set(self.outer)
+        before = current_mode.get()
         try:
+            current_mode.set(self.outer)
             return self.process(op, args)
         finally:
-            current_mode.reset(token)
+            current_mode.set(before)
 
     def see_write(self, box: Tracer) -> None:
         """Look at a tracer that was written in place while the mode is open."""
@@ -454,23 +468,66 @@ class Mode(Interpreter):
         return None if mode is None else found
 
     def __exit__(self, *exc: object) -> None:
-        inside = self._opened_inside()
-        # An interrupt may come between the opening of a mode and its `with` block.
-        is_interrupted = bool(exc) and isinstance(exc[1], BaseException)
-        if inside is None or self._token is None or (inside and not is_interrupted):
+        inside: list[Mode] | None = None
+        try:
+            inside = self._opened_inside()
+            # An interrupt may come before the first line of the `__exit__` of a mode.
+            is_interrupted = bool(exc) and isinstance(exc[1], BaseException)
+            fits = inside is not None and (not inside or is_interrupted)
+            if inside is not None and fits:
+                self._close(inside)
+        except BaseException:  # an interrupt: it does not come twice
+            self._close(inside or ())
+            raise
+        if not fits:
             raise RegistrationError(
                 f"{self.describe()} is closed while a mode opened later is open",
                 do="close modes in the reverse order, as nested with blocks do",
             )
-        for mode in inside:
-            mode.end()
-        for mode in (*inside, self):
-            if mode.sees_all and mode in open_modes:
-                open_modes.remove(mode)
-        current_mode.reset(self._token)
         super().__exit__(*exc)
         for tape in self.tapes:
             tape.end()
+
+    def _close(self, inside: Sequence[Mode]) -> None:
+        """Close this mode and those opened later; it may run again after an interrupt."""
+        for mode in inside:
+            mode.end()
+        for mode in (*inside, self):
+            mode._on_close()  # noqa: SLF001  # of the same class
+            if mode in open_modes:
+                open_modes.remove(mode)
+        current_mode.set(*self._before)
+
+    def close_interrupted(self) -> None:
+        """Close the mode if an interrupt came before the first line of its `__exit__`."""
+        inside = self._opened_inside()
+        if inside is not None:
+            self._close(inside)
+            self.end()
+
+
+def run_inside(
+    mode: Mode, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Open a mode, call a function and close the mode, also where an interrupt comes."""
+    try:
+        with mode:
+            return fn(*args, **kwargs)
+    finally:
+        mode.close_interrupted()
+
+
+def run_under(
+    mode: Mode | None, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function while a mode that is open, or none, is the current one."""
+    before = current_mode.get()
+    try:
+        # Inside, because an interrupt may come when the call returns.
+        current_mode.set(mode)
+        return fn(*args, **kwargs)
+    finally:
+        current_mode.set(before)
 
 
 def _name_of_users(fn: Callable[..., Any] | None) -> str:

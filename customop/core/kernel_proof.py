@@ -26,6 +26,7 @@ from customop.core.contract import (
     finish_fake,
     has_certain_order,
     is_broadcast,
+    memory_groups,
     note_writes,
     readonly,
     share_memory,
@@ -35,7 +36,7 @@ from customop.core.contract import (
 )
 from customop.core.derived_rules import Guess, find_fake
 from customop.core.fake_context import FakeCall, runs_fake_kernels
-from customop.core.table import Plans, RuleTable, changing
+from customop.core.table import Plans, RuleTable, changing, finalized
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -146,13 +147,21 @@ class Proof:
         pairs = zip(self.op.schema.parameters, self.args, strict=True)
         # An array that is passed twice may change if one of its parameters is written.
         written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
-        return [
-            (p.name, checksum(leaf))
+        given = [
+            (p.name, leaf)
             for p, value in pairs
             if not p.is_written
             for leaf in flat(value)
             if isinstance(leaf, np.ndarray)
-            if not any(share_memory(leaf, v) for v in written)
+        ]
+        groups = memory_groups([*(leaf for _, leaf in given), *written])
+        near: dict[int, list[Any]] = {}
+        for group, value in zip(groups[len(given) :], written, strict=True):
+            near.setdefault(group, []).append(value)
+        return [
+            (name, checksum(leaf))
+            for group, (name, leaf) in zip(groups, given, strict=False)
+            if not any(share_memory(leaf, v) for v in near.get(group, ()))
         ]
 
     def _written(self) -> list[Any]:
@@ -552,7 +561,7 @@ def note_proof(
     op: RuleTable, plans: Plans, kind: str, kernel: Callable[..., Any], *, copies: bool
 ) -> None:
     """Note that a kernel has proven its contract, unless the table has changed since."""
-    with changing:
+    with finalized, changing:
         if op.plans is not plans:
             return
         # A drawn call may find shared memory that other calls do not show.

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from customop.core.table import RuleTable, changing
+from customop.core.table import RuleTable, changing, finalized
 from customop.errors import RegistrationError, runs_kernels
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Observer(ABC):
         return partial(_run, self, op, by, fn, args, proof, run)
 
     def __enter__(self) -> Self:
-        with changing:
+        with finalized, changing:
             if self.is_open:
                 raise RegistrationError(
                     f"{type(self).__name__} is opened a second time",
@@ -194,7 +194,7 @@ class Observer(ABC):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with changing:
+        with finalized, changing:
             if not self.is_open:
                 raise RegistrationError(
                     f"{type(self).__name__} is closed, and was not open",

@@ -27,7 +27,7 @@ from customop.core.rule_kind import (
     check_device_types,
     check_kind,
 )
-from customop.core.table import FastKernel, changing
+from customop.core.table import FastKernel, changing, finalized
 from customop.errors import (
     RegistrationError,
     SchemaError,
@@ -189,7 +189,7 @@ class Operator(OperatorMethods, Generic[P, R]):
 
     def compile(self) -> Callable[..., Any]:
         """Return the plain function of a call, `call`; it is generated at the first use."""
-        with changing:
+        with finalized, changing:
             return self.call if self._source else self._compile()
 
     def _compile(self) -> Callable[..., Any]:

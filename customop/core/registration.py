@@ -27,7 +27,7 @@ from customop.core.rule_kind import (
     fallthrough_kernel,
     rule_kind,
 )
-from customop.core.table import RuleTable, changing
+from customop.core.table import RuleTable, changing, finalized
 from customop.errors import RegistrationError, check_flag, shown, warn_caller
 from customop.later import later
 
@@ -773,7 +773,7 @@ def table_kernel(op: RuleTable, fn: Any) -> Any:
 def register(op: RuleTable, registration: Registration, *, override: bool) -> None:
     """Check a registration against an operator, and put it into the table."""
     check_flag("override", override)
-    with changing:
+    with finalized, changing:
         registration.kind.check_given(op.qualname, registration.fn)
         registration.check(op.definition)
         registration.enter(op, override=override)

@@ -21,7 +21,7 @@ from customop.core.codegen import RESERVED
 from customop.core.operator import Operator
 from customop.core.registration import Registration, register, table_kernel
 from customop.core.rule_kind import COMPOSITE, Definition, Row, same_place
-from customop.core.table import changing
+from customop.core.table import changing, finalized
 from customop.errors import (
     MissingRuleError,
     RegistrationError,
@@ -198,7 +198,7 @@ def define_operator(
     if schema is not definition.schema:
         definition = definition.replaced(schema=schema)
     load_namespace(name.partition("::")[0], asked_by=definition.module)
-    with changing:
+    with finalized, changing:
         if brought and operators.get(name) in brought:
             del operators[name]
         # Nothing here may hold the old operator while its holders are counted.
@@ -285,7 +285,7 @@ def _reduce(op: Operator[..., Any]) -> tuple[Any, ...]:
 
 def adopt(op: Operator[..., Any]) -> None:
     """Let a name find an operator that came from another process, if none is defined."""
-    with changing:
+    with finalized, changing:
         known = operators.get(op.qualname)
         brought.add(op)
         if known is None or known in brought:
@@ -304,7 +304,7 @@ def _name(op: Operator[..., Any]) -> None:
 
 def remove_operator(op: Operator[..., Any]) -> None:
     """Free the name of an operator; later calls of the operator raise."""
-    with changing:
+    with finalized, changing:
         if operators.get(op.qualname) is not op:
             return
         del operators[op.qualname]
@@ -320,7 +320,7 @@ def remove_operator(op: Operator[..., Any]) -> None:
 
 def tables_changed() -> None:
     """Forget what was worked out for all operators, after a change that concerns all."""
-    with changing:
+    with finalized, changing:
         for op in list(operators.values()):
             op.changed(is_kernel=True)
 
@@ -352,7 +352,7 @@ def add_registration(registration: Registration, *, override: bool = True) -> No
     """Register for a name: at once, and for every definition of it to come."""
     name = registration.qualname
     _known(name)  # imports what defines it, before the lock is taken
-    with changing:
+    with finalized, changing:
         op = operators.get(name)
         if op is not None:
             register(op, registration, override=override)

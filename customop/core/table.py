@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from _thread import RLock  # `threading` takes 0.5 ms more to import
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from customop.core.rule_kind import (
     rule_kind,
 )
 from customop.errors import MissingRuleError, RegistrationError, place
+from customop.forks import free_after_fork
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import MISSING
@@ -334,7 +334,7 @@ class RuleTable:
         keeps_below: bool = False,
     ) -> None:
         """Put a row on top of those of its kind."""
-        with changing:
+        with finalized, changing:
             if self.closed:
                 raise self.error(
                     RegistrationError,
@@ -353,7 +353,7 @@ class RuleTable:
 
     def leave(self, owner: object) -> None:
         """Take back all rows of an owner, wherever among the others they are."""
-        with changing:
+        with finalized, changing:
             for kind, rows in self.stacks.items():
                 left = tuple(row for row in rows if row.owner is not owner)
                 if len(left) < len(rows):
@@ -376,7 +376,7 @@ class RuleTable:
 
     def set_disabled(self, kind: str, disabled: bool) -> None:
         """Disable the kernel of a kind of array, or enable it."""
-        with changing:
+        with finalized, changing:
             rest = self.disabled - {kind}
             self.disabled = rest | {kind} if disabled and kind in self.rows else rest
             self.changed(is_kernel=True)
@@ -466,40 +466,44 @@ class FastKernel:
 # ---- the lock held while tables of operators change ----
 
 
-class _ChangeLock:
+class _ChangeLock(RLock):  # type: ignore[misc]  # final only for type checkers
     """A lock that finalizers may request at any moment.
 
     The garbage collector runs finalizers between any two lines, also while this thread
-    holds the lock. Their work waits until the lock is free.
+    holds the lock. Their work waits until the lock is free. It is taken by
+    ``with finalized, changing``: no interrupt comes between the methods of a lock written
+    in C and the block, as one may before the first line of an `__exit__` in Python.
     """
 
     def __init__(self) -> None:
-        self._lock = RLock()
-        self._depth = 0
-        self.later: deque[Callable[[], None]] = deque()
+        super().__init__()
+        self._later: deque[Callable[[], None]] = deque()
         # The number of changes of any table so far.
         self.count: int = 0
 
+    def run_later(self, work: Callable[[], None]) -> None:
+        """Run the work of a finalizer, at the end of the block if this thread is in one."""
+        self._later.append(work)
+        self.run_waiting()
+
+    def run_waiting(self) -> None:
+        """Run the work that waits, unless this thread holds the lock."""
+        while self._later and not self._is_owned():  # type: ignore[attr-defined]  # threading.Condition uses it, too
+            with self:
+                if self._later:
+                    self._later.popleft()()
+
+
+class _Finalized:
+    """Runs what finalizers have asked for meanwhile when a block ends."""
+
     def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
+        pass
 
     def __exit__(self, *exc: object) -> None:
-        try:
-            while self._depth == 1 and self.later:
-                self.later.popleft()()
-        finally:
-            self._depth -= 1
-            self._lock.release()
+        changing.run_waiting()
 
 
 # Held while a table changes or a kernel is marked as proven; calls never wait for it.
-changing: _ChangeLock = _ChangeLock()
-
-# The lock must be free in a process that is forked while a table changes.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=changing.__enter__,
-        after_in_parent=changing.__exit__,
-        after_in_child=changing.__exit__,
-    )
+changing: _ChangeLock = free_after_fork(_ChangeLock())
+finalized: _Finalized = _Finalized()

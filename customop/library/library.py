@@ -29,7 +29,7 @@ from customop.core.rule_kind import (
     fallthrough_kernel,
     rule_kind,
 )
-from customop.core.table import changing, fallbacks
+from customop.core.table import changing, fallbacks, finalized
 from customop.errors import (
     RegistrationError,
     check_flag,
@@ -121,7 +121,7 @@ class Library:
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
         in_namespace(ns)  # what the library adds comes on top
         self._scope = Scope(ns, kind, user_frame())
-        with changing:
+        with finalized, changing:
             if kind == "DEF":
                 claim(self._scope)
         self._finalizer = weakref.finalize(self, _close_later, self._scope)
@@ -240,7 +240,7 @@ class Library:
         """
         scope = self._check_open()
         frame = user_frame()
-        with changing:
+        with finalized, changing:
             check_undefined(qualname, place_of(frame))
             op = declare(qualname, schema, tags, frame)
             scope.defined.append(op)
@@ -359,7 +359,7 @@ class Library:
         [1.]
         """
         scope = self._check_open()
-        with changing:
+        with finalized, changing:
             new = Registration(qualname, kind, fn, scope, with_below=with_below)
             add_registration(new, override=override)
             scope.names.add(qualname)
@@ -404,7 +404,7 @@ class Library:
             )
         kind = kind_of_key("fallback", key)
         rule_kind(kind).check_given("fallback", fn)
-        with changing:
+        with finalized, changing:
             rows = fallbacks.get(kind, ())
             fallbacks[kind] = (*rows, Row(_for_each(kind, fn), place(fn), scope))
             tables_changed()
@@ -421,9 +421,7 @@ class Library:
 
 def _close_later(scope: Scope) -> None:
     """Close from a finalizer, which may run while a registration is under way."""
-    changing.later.append(scope.close)
-    with changing:
-        pass
+    changing.run_later(scope.close)
 
 
 def _for_each(kind: str | RuleKind, fn: Any) -> Any:
@@ -461,7 +459,7 @@ class Scope:
 
     def close(self) -> None:
         """Remove all registrations and definitions."""
-        with changing:
+        with finalized, changing:
             if not self.is_open:
                 return
             self.is_open = False

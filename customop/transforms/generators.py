@@ -20,7 +20,13 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline
 from customop.arrays.refusals import bits_of, has_bits
 from customop.core.builtin_kinds import VMAP
-from customop.core.interpreter import Interpreter, Mode, current_mode, next_level
+from customop.core.interpreter import (
+    Interpreter,
+    Mode,
+    current_mode,
+    next_level,
+    run_under,
+)
 from customop.core.reach import ValueSearch
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -392,11 +398,7 @@ class RandomnessMode(Mode):
 
     def draw_rows(self, draw: Callable[[], Any]) -> Any:
         """Draw for all rows along axis 0, outside of the vmap."""
-        token = current_mode.set(self.outer)
-        try:
-            found = self._unwatched(draw)
-        finally:
-            current_mode.reset(token)
+        found = run_under(self.outer, self._unwatched, draw)
         return self.batch.wrap(found, 0)
 
     def _unwatched(self, draw: Callable[[], Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from customop.core.builtin_kinds import AUTOCAST
 from customop.core.contract import finish_fake
 from customop.core.dispatch import kernel_for
 from customop.core.fake_context import FakeCall, has_sizes, own_context
-from customop.core.interpreter import Interpreter, Mode, current_mode
+from customop.core.interpreter import Interpreter, Mode, current_mode, run_inside
 from customop.core.observe import Observer
 from customop.core.rule_kind import OwnKind, RuleKind, check_device_types
 from customop.core.table import RuleTable
@@ -221,9 +221,8 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     FakeArray(f64[2, 4], device='cpu')
     """
     check_function("eval_shape", fn)
-    with FakeMode():
-        given, named = map_leaves(_plain_fake, (args, kwargs))
-        out = fn(*given, **named)
+    given, named = map_leaves(_plain_fake, (args, kwargs))
+    out: Any = run_inside(FakeMode(), fn, *given, **named)
     for leaf in flatten(out)[0]:
         getattr(leaf, "shape", None)  # raises if the number of elements is unknown
     return map_leaves(to_fake, out)
@@ -279,17 +278,16 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         # The settings of this block and of the blocks around it, by kind of array.
         self.settings: dict[str, bool] = {}
 
-    def __enter__(self) -> Self:
-        around = current_mode.get()
+    def _on_open(self) -> None:
+        """Take the settings of the blocks around it."""
+        around = self._before[0]
         while around is not None and not isinstance(around, autocast):
             around = around.outer
-        super().__enter__()
         known = {} if around is None else around.settings
         self.settings = {**known, self.device_type: self.enabled}
         # The level is above every tracer, as in torch, so that transforms see the
         # casts.
         self.level: float = math.inf  # type: ignore[assignment]  # an int elsewhere
-        return self
 
     def find_outer(self) -> Mode | None:
         """Return the next outer mode that is not autocast.

@@ -284,8 +284,9 @@ def _run(
         batch.inputs = leaves
     # The same as `with batch, RandomnessMode(batch)` without four frames: 1.3 us of 6.
     mode = RandomnessMode(batch)
-    token = current_mode.set(mode)
+    before = current_mode.get()
     try:
+        current_mode.set(mode)
         if structure is None:
             out = fn(*rows)
         else:
@@ -308,7 +309,7 @@ def _run(
             mode.check_writes()
         return found
     finally:
-        current_mode.reset(token)
+        current_mode.set(before)
         batch.end()
 
 
@@ -320,8 +321,9 @@ def _run_one(
     row = BatchTracer(batch, x, 0)
     row.box_origin = x
     mode = RandomnessMode(batch)
-    token = current_mode.set(mode)
+    before = current_mode.get()
     try:
+        current_mode.set(mode)
         out = fn(row)
         if type(out) is BatchTracer and out.interpreter is batch and out.dim == 0:
             found = out.below
@@ -341,7 +343,7 @@ def _run_one(
             mode.check_writes()
         return found
     finally:
-        current_mode.reset(token)
+        current_mode.set(before)
         batch.alive = batch.runs_plans = False
         if batch.written_inputs:
             batch.end()

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core import contract, kernel_proof
 from customop.core.codegen import is_open
+from customop.core.contract import share_memory, shared_results
 from tests.core._contracts import define, fresh, halves, numbered, twice
 
 # ---- number, type and kind of results ----
@@ -327,3 +329,80 @@ def test_copies_of_an_operator_that_writes() -> None:
         assert not np.shares_memory(op(x, y), y)
         with pytest.raises(co.GradientError, match="written by an operator since"):
             pullback(np.ones_like(x))
+
+
+# ---- many results ----
+
+
+def test_few_of_many_arrays_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of different memory are told apart without comparing every pair."""
+    compared = []
+
+    def counted(a: Any, b: Any) -> bool:
+        compared.append(1)
+        return share_memory(a, b)
+
+    monkeypatch.setattr(contract, "share_memory", counted)
+    monkeypatch.setattr(kernel_proof, "share_memory", counted)
+
+    def kernel(x: list[np.ndarray], y: list[np.ndarray]) -> list[np.ndarray]:
+        y[0] += 1
+        return [a + 1 for a in x]
+
+    op = define("(Array[] x, Array(a!)[] y) -> Array[]", kernel, ("y",))
+    given = [np.ones(2) for _ in range(400)]
+    assert len(op(given[:200], given[200:])) == 200
+    assert len(compared) < 800
+
+
+def test_shared_results_are_those_of_all_pairs() -> None:
+    """Groups of memory leave out only pairs that share none."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        buffers = [np.zeros(12) for _ in range(3)]
+        # Views of raw bytes have owners of their own in one memory.
+        raw = bytearray(96)
+
+        def view(buffers: list[np.ndarray] = buffers, raw: bytearray = raw) -> Any:
+            start, length = rng.integers(0, 9), rng.integers(0, 4)
+            if rng.random() < 0.3:
+                return np.frombuffer(raw, np.float64, length or 1, 8 * int(start))
+            buffer = buffers[rng.integers(3)]
+            step = -1 if rng.random() < 0.5 else 1
+            return buffer[start : start + length][::step]
+
+        x, y = view(), [view() for _ in range(3)]
+        out = [view() if rng.random() < 0.5 else np.zeros(2) for _ in range(5)]
+        for schema in SCHEMAS_OF_LISTS:
+            parsed = co.Schema.parse(schema)
+            found = [i for i, _, _ in shared_results(parsed, [x, y], [out])]
+            assert found == _shared_pairwise(parsed, x, y, out)
+
+
+SCHEMAS_OF_LISTS = [
+    "(Array x, Array[] y) -> Array[]",
+    "(Array(a) x, Array[] y) -> Array(a)[]",
+    "(Array x, Array(a)[] y) -> Array(a)[]",
+    "(Array(b) x, Array(a)[] y) -> Array(a)[]",
+]
+
+
+def _shared_pairwise(
+    schema: co.Schema, x: np.ndarray, y: list[np.ndarray], out: list[np.ndarray]
+) -> list[int]:
+    """Compare each result with everything before it."""
+    p, q = schema.parameters
+    mine = schema.returns[0].alias
+    seen = [(p.alias, x), *((q.alias, v) for v in y)]
+    free = [v for alias, v in seen if mine and alias == mine]
+    found = []
+    for i, value in enumerate(out):
+        if any(
+            share_memory(value, earlier)
+            and not any(share_memory(earlier, v) for v in free)
+            for alias, earlier in seen
+            if mine is None or alias != mine
+        ):
+            found.append(i)
+        seen.append((mine, value))
+    return found

@@ -247,3 +247,15 @@ def test_types_that_we_lack() -> None:
         library.define("layouts(Tensor x, Layout y) -> Tensor")
         with pytest.raises(co.RegistrationError, match="'y' is Layout, which has no"):
             bridge.from_torch("fromtorch::layouts")
+
+
+def test_lists_that_torch_writes() -> None:
+    """Operators that write lists of tensors are refused by name."""
+    for name, argument in (
+        ("_foreach_add_.Scalar", "self"),
+        ("_foreach_exp.out", "out"),
+    ):
+        with pytest.raises(
+            co.RegistrationError, match=f"'{argument}' is List.*written"
+        ):
+            bridge.from_torch(f"aten::{name}")

@@ -21,7 +21,7 @@ from customop.compiling.numpy_backend.simplify import find_reuses, prepared
 from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.codegen import generate
-from customop.core.table import RuleTable, changing
+from customop.core.table import RuleTable, changing, finalized
 from customop.errors import counted
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
@@ -305,7 +305,7 @@ class NumpyCode:
         """Run where an operator has changed, or each call is to be checked."""
         if config.checks != "first":
             return self._module.run_list(*leaves)
-        with changing:
+        with finalized, changing:
             if self._seen[0] != changing.count:
                 self._look_up()
         found: list[Any] = self.function(*leaves)

@@ -20,6 +20,7 @@ from customop.errors import (
     RegistrationError,
     shown,
 )
+from customop.forks import free_after_fork
 from customop.interop.steps import Step, run_steps, steps_of
 from customop.interop.torch.framework import (
     AFTER_AUTOGRAD,
@@ -201,7 +202,7 @@ def _checked_name(op: Operator[..., Any], name: str) -> str:
 
 # Name in torch -> the operator that was exported under it.
 _exports: dict[str, Exported] = {}
-_lock = threading.RLock()
+_lock = free_after_fork(threading.RLock())
 
 
 def remove_export(exported: Any) -> None:

@@ -418,7 +418,7 @@ class ImportSchema:
             self._returned(r) for r in schema.returns
         ]
         self.aliases: dict[str, str] = {
-            a.name: next(iter(a.alias_info.before_set))
+            a.name: self._memory_of(a, f"'{a.name}'")
             for a in schema.arguments
             if a.alias_info is not None and a.alias_info.is_write
         }
@@ -451,7 +451,19 @@ class ImportSchema:
         info = r.alias_info
         if info is None or not info.is_write:
             return text, ""
-        return text, next(iter(info.before_set))
+        return text, self._memory_of(r, "a result")
+
+    def _memory_of(self, a: Any, what: str) -> str:
+        """Return the name of the memory of an argument that is written."""
+        names = list(a.alias_info.before_set)
+        if not names:  # as of a list: torch names the memory of each of its items
+            raise RegistrationError(
+                f"from_torch: {schema_of(self._overload)}: {what} is {a.real_type} that"
+                " is written in place, which is not supported",
+                do="import the operator that returns new tensors, or write an operator"
+                " around it: custom_op(name, fn, mutates_args=...)",
+            )
+        return str(names[0])
 
     def _schema_text(self) -> str:
         texts, has_star = [], False

@@ -20,6 +20,7 @@ from customop.core.reach import ValueSearch
 from customop.core.redefine import releases
 from customop.core.registry import operators
 from customop.core.table import changing
+from customop.forks import free_after_fork
 from customop.testing.checks.session import KernelState, Session, program_state
 from customop.testing.processes.child import Child
 
@@ -30,16 +31,7 @@ from customop.testing.processes.child import Child
 # fork, and its word counts only for what is right: a fault is found again by a child
 # that is new.
 
-_lock = threading.Lock()
-
-
-def _renew() -> None:
-    """Make a new lock in a child: another thread may have held it at the fork."""
-    globals()["_lock"] = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+_lock = free_after_fork(threading.RLock())
 
 # The child, what it has copied, and the process that has forked it.
 _kept: list[tuple[Child, World, int]] = []

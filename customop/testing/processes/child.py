@@ -29,8 +29,8 @@ from typing import IO, Any, Final, NamedTuple, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from customop.arrays.numpy_functions import loading_lock
 from customop.errors import is_ours
+from customop.forks import free_after_fork
 from customop.testing.inputs.sample_values import laid_out
 
 # macOS has fork, but its own libraries do not survive it.
@@ -67,7 +67,7 @@ class ChildGoneError(Exception):
 
 # Held while a new pipe's end is open in this process: a child that another thread forks
 # meanwhile would keep that end open.
-_forking = threading.Lock()
+_forking = free_after_fork(threading.RLock())
 
 
 class Child:
@@ -130,7 +130,7 @@ class Child:
         limits.openmp_of_packages(len(sys.modules))  # looked up once, for all children
         self._errors = _unnamed_file()
         state = random.getstate()  # Python reseeds this in every child
-        with loading_lock, _forking:
+        with _forking:
             self._pipe, end = os.pipe()
             asked, self._jobs = socket.socketpair()
             self._pid = os.fork()

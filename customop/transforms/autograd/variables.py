@@ -345,10 +345,22 @@ class _Switch(ContextDecorator):
         return type(self)()
 
     def __enter__(self) -> None:
-        self._open.append(self._mode().__enter__())
+        mode = self._mode()
+        try:
+            self._open.append(mode)
+            mode.__enter__()
+        except BaseException:
+            self._open.remove(mode)
+            mode.close_interrupted()
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self._open.pop().__exit__(*exc)
+        mode = self._open[-1]
+        try:
+            self._open.pop()
+            mode.__exit__(*exc)
+        finally:
+            mode.close_interrupted()
 
 
 class no_grad(_Switch):  # noqa: N801  # torch's name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -80,10 +80,9 @@ class Outside(Mode):
         pairs = zip(values, others, strict=True)
         self._others: dict[int, Any] = {id(v.node): other for v, other in pairs}
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def _on_open(self) -> None:
+        """Take the level of the transform whose values it replaces."""
         self.level: int = self._level
-        return self
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator on the values that replace its arguments."""
@@ -277,7 +276,7 @@ class _Checkpoint(FunctionCall):
     def batched(
         self, batch: BatchInterpreter, dims: Sequence[int | None]
     ) -> FunctionCall:
-        of_batch = Rows(self, batch, dims)
+        of_batch = Rows(self.table, batch, dims)
 
         def compute(inputs: Arrays) -> Arrays:
             rows = of_batch.around(*inputs)

@@ -79,7 +79,7 @@ class JvpCall(FunctionCall):
         interpreter = GradInterpreter()
         interpreter.title = self.table.qualname
         tangents, pullback, _ = pull_back(interpreter, push, zeros)
-        check_closed(self, interpreter, outputs)
+        check_closed(self.table, interpreter, outputs)
         tangents = carrier.uncarry(tangents)
 
         def carried_pullback(cotangents: Any) -> Any:
@@ -117,7 +117,7 @@ class _BatchOf(FunctionCall, Generic[CallT]):
     ) -> None:
         self.table: FunctionTable = inner.table
         self.inner: CallT = inner
-        self.rows: Rows = Rows(self, batch, dims)
+        self.rows: Rows = Rows(self.table, batch, dims)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -144,7 +144,7 @@ class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
         found = self.inner.forward(rows.of(inputs), wanted)
         outputs = [rows.front(v) for v in found.outputs]
         if rows.outer is not None:
-            check_closed(self, rows.outer, found.saved)
+            check_closed(self.table, rows.outer, found.saved)
         dims = [rows.batch.dim_of(v) for v in found.saved]
         return Forward(
             outputs, [rows.batch.lower(v) for v in found.saved], (dims, found.rest)

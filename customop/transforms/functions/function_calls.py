@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -190,12 +191,19 @@ class FunctionTable(RuleTable):
         )
         return writer
 
+    def forget_plans(self) -> None:
+        """Free the plans that the transforms made of the rules, which refer to the table."""
+        plans = self.plans.by_tracer
+        for kind in [kind for kind in plans if kind is not GradTracer]:
+            del plans[kind]
+
     def of_call(self, fn: FunctionCall, top: Interpreter) -> FunctionTable:
         """Return a copy of the table with the rules of one call."""
         table = copy.copy(self)
         table.made_for = fn
         table.plans = Plans()
-        table.plans.by_tracer[GradTracer] = partial(_plan, fn, table)
+        # A weak reference, so that the arrays of the call are freed at once.
+        table.plans.by_tracer[GradTracer] = partial(_plan, fn, weakref.ref(table))
         table.run = lambda arrays: enter(fn, arrays)
         table.invoke = lambda args: enter(fn, args[0])
         where = self.definition.place
@@ -204,7 +212,7 @@ class FunctionTable(RuleTable):
             VMAP: Row(partial(_by_vmap, fn, top), where),
         }
         if fn.push is not None:
-            table.rows[JVP] = Row(partial(_by_jvp, fn, table, top), where)
+            table.rows[JVP] = Row(partial(_by_jvp, fn, top), where)
         return table
 
 
@@ -279,7 +287,10 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
         raise leaked(op, top)
     args = (list(inputs),)
     handle = observed(op, top, top.handle, args) if observers else top.handle
-    found: Arrays = handle_boxes(handle, top, op, args)
+    try:
+        found: Arrays = handle_boxes(handle, top, op, args)
+    finally:
+        op.forget_plans()
     return found
 
 
@@ -296,17 +307,17 @@ def _is_stopped(top: Interpreter) -> bool:
     return False
 
 
-def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
+def check_closed(table: FunctionTable, top: Interpreter, values: Arrays) -> None:
     """Raise if a value depends on a value of `top` that is not an argument."""
     if any(found is top for v in values for found in _interpreters(v)):
-        raise _not_closed(fn, top)
+        raise _not_closed(table, top)
 
 
-def check_below(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
+def check_below(table: FunctionTable, top: Interpreter, values: Arrays) -> None:
     """Raise if a result belongs to the level of `top` or above, unlike the arguments."""
     intruder = _intruder(top, values)
     if intruder is not None:
-        raise _not_closed(fn, intruder)
+        raise _not_closed(table, intruder)
 
 
 def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
@@ -315,13 +326,13 @@ def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
     return found if found is not None and found.level >= top.level else None
 
 
-def _not_closed(fn: FunctionCall, intruder: Interpreter) -> GradientError:
-    error: Any = fn.table.error(
+def _not_closed(table: FunctionTable, intruder: Interpreter) -> GradientError:
+    error: Any = table.error(
         GradientError,
         f" uses a value of {intruder.describe()} that is not among its arguments, so its"
         " derivative would be lost",
         intruder.where(),
-        f"defined at {fn.table.definition.place}",
+        f"defined at {table.definition.place}",
         do="pass the value as an argument",
         parameter=None,
     )
@@ -384,15 +395,19 @@ class FunctionNode(GradNode):
         except LeakedTracerError as error:
             if top.alive or f"a value of {top.describe()}," not in error.what:
                 raise
-            raise _not_closed(node.node_call, top) from error
-        check_closed(node.node_call, top, [g for g in found if g is not None])
+            raise _not_closed(node.node_call.table, top) from error
+        check_closed(node.node_call.table, top, [g for g in found if g is not None])
         return (list(found),)
 
 
 def _plan(
-    fn: FunctionCall, op: FunctionTable, interpreter: GradInterpreter, args: Any
+    fn: FunctionCall,
+    table: weakref.ref[FunctionTable],
+    interpreter: GradInterpreter,
+    args: Any,
 ) -> Any:
     """Run a call under reverse mode, and record what its backward pass needs."""
+    op: Any = table()  # which is being called
     call = TrackedCall(interpreter, op, FunctionNode, args)
     inputs = call.values[0]
     if not call.edges:
@@ -400,7 +415,7 @@ def _plan(
     tracked = {path[0] for _, path, _ in call.edges}
     try:
         found = fn.forward(inputs, [i in tracked for i in range(len(inputs))])
-        check_below(fn, interpreter, [*found.outputs, *found.saved])
+        check_below(fn.table, interpreter, [*found.outputs, *found.saved])
     except GradientError as error:
         opened = fn.opened(error, interpreter, args[0], inputs)
         if opened is None:
@@ -417,10 +432,10 @@ def _plan(
 
 
 def _by_jvp(
-    fn: FunctionCall, op: FunctionTable, top: Interpreter, primals: Any, tangents: Any
+    fn: FunctionCall, top: Interpreter, primals: Any, tangents: Any
 ) -> tuple[Any, Any]:
     outputs, moved = fn.push(primals[0], tangents[0])
-    check_below(fn, top, [*outputs, *(t for t in moved if t is not None)])
+    check_below(fn.table, top, [*outputs, *(t for t in moved if t is not None)])
     return list(outputs), list(moved)
 
 
@@ -446,16 +461,16 @@ class Rows:
     levels.
     """
 
-    __slots__ = ("batch", "dims", "fn", "outer")
+    __slots__ = ("batch", "dims", "outer", "table")
 
     def __init__(
         self,
-        fn: FunctionCall,
+        table: FunctionTable,
         batch: BatchInterpreter,
         dims: Sequence[int | None],
         outer: BatchInterpreter | None = None,
     ) -> None:
-        self.fn: FunctionCall = fn
+        self.table: FunctionTable = table
         self.batch: BatchInterpreter = batch
         self.dims: Sequence[int | None] = dims
         # The interpreter of the vmap if it is not used. Its rows are then an error.
@@ -471,7 +486,7 @@ class Rows:
             batch.info.batch_size, batch.info.randomness, batch.draws
         )
         new.fn = batch.fn
-        return Rows(self.fn, new, self.dims, batch)
+        return Rows(self.table, new, self.dims, batch)
 
     def of(self, values: Arrays, dims: Sequence[int | None] | None = None) -> list[Any]:
         """Convert batches to rows; None stays."""
@@ -486,9 +501,9 @@ class Rows:
         if value is None:
             return None
         if self.outer is not None:
-            check_closed(self.fn, self.outer, [value])
+            check_closed(self.table, self.outer, [value])
         if self.batch.dim_of(value) is None:
-            check_below(self.fn, self.batch, [value])
+            check_below(self.table, self.batch, [value])
         dim = self.batch.dim_of(value)
         if dim is None:
             shape = (self.batch.info.batch_size, *value.shape)

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from customop.arrays.nested import flatten
-from customop.core.interpreter import current_mode
+from customop.core.interpreter import run_inside, run_under
 from customop.core.operator import Operator
 from customop.core.rule_kind import COMPOSITE
 from customop.core.tracer import frozen
@@ -317,14 +317,14 @@ class FunctionWriter:
         graph.sizes = self._sizes
         trace = Trace("fake", graph)
         trace.title, trace.fn = table.qualname, table.definition.fn
-        token = current_mode.set(None)
-        try:
-            with trace:
-                leaves = run([self._input(trace, value) for value in inputs])
-                pairs = [trace.node_and_value(leaf) for leaf in leaves]
-                graph.output([node for node, _ in pairs])
-        finally:
-            current_mode.reset(token)
+
+        def record() -> list[Any]:
+            leaves = run([self._input(trace, value) for value in inputs])
+            pairs = [trace.node_and_value(leaf) for leaf in leaves]
+            graph.output([node for node, _ in pairs])
+            return pairs
+
+        pairs = run_under(None, run_inside, trace, record)
         spec = flatten([*range(len(pairs))])[1]
         named = {"name": table.name, "place": table.definition.place}
         return GraphModule(graph, None, spec, **named), [value for _, value in pairs]

@@ -13,6 +13,7 @@ from customop.arrays.array import strides_of
 from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, flatten, unflatten
+from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
 from customop.core.tracer import Pinned, empty_views, frozen, pin
 from customop.errors import (
@@ -427,7 +428,8 @@ class _Capture:
         """Trace a call with these leaves, and return the structure of its result."""
         trace = self.trace
         trace.inputs = [leaf for i, leaf in enumerate(leaves) if i not in self.same]
-        with trace:
+
+        def record() -> Structure:
             triples = zip(leaves, sources, names, strict=True)
             given: list[Any] = []
             for number, (leaf, source, axes) in enumerate(triples):
@@ -436,7 +438,9 @@ class _Capture:
             found, out_spec = flatten(call(given))
             self._write_inputs()
             trace.graph.output([self._output(leaf) for leaf in found])
-        return out_spec
+            return out_spec
+
+        return run_inside(trace, record)
 
     def _input(
         self, number: int, leaf: Any, source: str, axes: Sequence[Any] | None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from types import CodeType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -20,7 +20,7 @@ from customop.arrays.nested import abbreviated, children, like, map_nested, step
 from customop.core.codegen import generate
 from customop.core.contract import checksum, finish_fake
 from customop.core.dispatch import find_kernel
-from customop.core.interpreter import Interpreter, Mode, current_mode, leaked
+from customop.core.interpreter import Interpreter, Mode, current_mode, leaked, run_under
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_makers import again
@@ -33,7 +33,7 @@ from customop.graph.node import CALL, Node, nodes_in
 from customop.library.ops import ops
 from customop.schema.tags import Tag
 from customop.schema.types import MISSING, ListOf, Maybe, Parameter
-from customop.shapes.size_context import SizeContext, set_active
+from customop.shapes.size_context import SizeContext, captured_sizes, set_active
 from customop.transforms.generators import is_generator, plain_generator
 from customop.transforms.modes import FakeMode
 from customop.transforms.trace.graph_tracer import (
@@ -424,21 +424,27 @@ class Trace(Mode):
         self._transforms: list[Interpreter] = []
         self.derived: set[Node] = set()
         self._sizes_outside: SizeContext | None = None
+        self._has_begun: bool = False
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
         self._values: Values = Values()
         # Identity of an array or object -> the constant of the graph that it is now.
         self._constants: dict[Any, _Constant] = {}
 
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._sizes_outside = set_active(self.sizes)
+    def _on_open(self) -> None:
+        """Make its sizes the active ones."""
+        self._sizes_outside = captured_sizes()
+        self._has_begun = True
+        set_active(self.sizes)
         self.sizes.has_ended = False
-        return self
+
+    def _on_close(self) -> None:
+        """Make the sizes of the trace outside the active ones."""
+        if self._has_begun:
+            set_active(self._sizes_outside)
+            self.sizes.has_ended = self._sizes_outside is not self.sizes
 
     def __exit__(self, *exc: object) -> None:
-        set_active(self._sizes_outside)
-        self.sizes.has_ended = self._sizes_outside is not self.sizes
         super().__exit__(*exc)
         if exc[0] is None:
             for known in self._constants.values():
@@ -564,15 +570,13 @@ class Trace(Mode):
 
     def _run_opened(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the function for an operator, in which the operator itself stays."""
-        before = self.opened
+        before, kept = self.opened, self.kept
         self.opened = {key: fn for key, fn in before.items() if key is not op}
-        kept, self.kept = self.kept, _or_same(self.kept, op)
-        token = current_mode.set(self)
+        self.kept = _or_same(kept, op)
         try:
             positional, keywords = op.schema.split(args)
-            return before[op](*positional, **keywords)
+            return run_under(self, before[op], *positional, **keywords)
         finally:
-            current_mode.reset(token)
             self.opened, self.kept = before, kept
 
     def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
@@ -605,11 +609,7 @@ class Trace(Mode):
             return self._fake_mode.process(op, values)
         while isinstance(mode, Trace):
             mode = mode.outer
-        token = current_mode.set(mode)
-        try:
-            return self._fake_mode.process(op, values)
-        finally:
-            current_mode.reset(token)
+        return run_under(mode, self._fake_mode.process, op, values)
 
     def note_users(self, node: Node, value: Any) -> None:
         """Note that a node has others inside one of its arguments."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -312,3 +314,42 @@ def test_fake_arrays() -> None:
     kept = co.checkpoint(steps)
     found = co.eval_shape(co.grad(lambda x: np.sum(kept(x))), X)
     assert found.shape == (5,)
+
+
+# ---- memory ----
+
+
+def _scaled() -> Any:
+    scaled = co.custom_vjp(lambda x: np.sum(x * 2))
+    scaled.defvjp(lambda x: (np.sum(x * 2), x), lambda x, g: (g * 2 + x * 0,))
+    return scaled
+
+
+USES: dict[str, Callable[..., Any]] = {
+    "grad": lambda f, x: co.grad(f)(x),
+    "grad of grad": lambda f, x: co.grad(lambda v: np.sum(co.grad(f)(v) * v))(x),
+    "vmap": lambda f, x: co.vmap(f)(x[None]),
+    "vmap of grad": lambda f, x: co.vmap(co.grad(f))(x[None]),
+    "jvp": lambda f, x: co.jvp(f, (x,), (x,)),
+}
+
+
+@pytest.mark.parametrize("make", [lambda: co.checkpoint(np.sum), _scaled])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_arrays_are_freed_at_once(
+    use: Callable[..., Any], make: Callable[[], Any]
+) -> None:
+    """Calls leave no cycle of references, which only the garbage collector would free."""
+    f = make()
+    use(f, np.ones(3))
+    gc.collect()
+    gc.disable()
+    try:
+        x = np.ones(3)
+        freed = weakref.ref(x)
+        out = use(f, x)
+        del x
+        assert freed() is None
+        assert out is not None
+    finally:
+        gc.enable()
