@@ -298,7 +298,7 @@ def find_groups(graph: Graph, kind: str = CPU.name) -> dict[Node, str]:
 
 
 def _is_pointwise(node: Node, kind: str) -> bool:
-    is_call = node.op == CALL and not node.has_fixed_result
+    is_call = node.op == CALL and not node.is_checked
     return is_call and pointwise_of(node, kind) is not None
 
 

@@ -835,7 +835,7 @@ class Graph:
 
 def _acts(node: Node, memory: Memory) -> bool:
     """Return whether a call writes outside of the graph, draws or gives nothing."""
-    if node in memory.writes and not node.has_fixed_result:
+    if node in memory.writes and not node.is_checked:
         return OUTSIDE in memory.writes[node] or node.target.sees_seed
     return node.has_effects
 

@@ -20,7 +20,7 @@ from customop.arrays.nested import abbreviated, describe, show
 from customop.core.tracer import strides_of_box
 from customop.errors import GuardError
 from customop.frozen import Frozen
-from customop.graph.node import ITEM, PLACEHOLDER, Node
+from customop.graph.node import CALL, ITEM, PLACEHOLDER, Node
 from customop.shapes.sizes import Symbolic
 
 # ---- guards: what a graph checks of its inputs before it runs ----
@@ -170,19 +170,42 @@ def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
 
 
 def guard_strides(nodes: Iterable[Node]) -> None:
-    """Have a graph check the strides of all inputs that some of its nodes depend on.
+    """Have a graph check all strides that those of some of its nodes depend on.
 
-    The strides of these nodes have decided what is a view.
+    The strides of these nodes have decided what is a view. They follow from those of
+    inputs, and of results of operators whose fake kernels are not the package's.
     """
     waiting = [*nodes]
     seen = set(waiting)
     while waiting:
         node = waiting.pop()
-        if node.op == PLACEHOLDER and isinstance(node.val, FakeArray):
-            node.meta["has_strides"] = True
+        if isinstance(node.val, FakeArray):
+            if node.op == PLACEHOLDER:
+                node.meta["has_strides"] = True
+            elif not _is_proven(node):
+                node.meta["must_lie"] = node.val
         new = [n for n in node.inputs if n not in seen]
         seen.update(new)
         waiting += new
+
+
+# Namespaces of operators whose fake kernels give the strides that the kernels give:
+# the tests of the package compare all of them.
+_PROVEN = ("np", "scipy")
+
+
+def _is_proven(node: Node) -> bool:
+    """Return whether the strides of a node are known without a look at the array."""
+    if node.op not in (CALL, ITEM):
+        return True  # constants are the graph's own
+    return getattr(_called(node).target, "namespace", "") in _PROVEN
+
+
+def _called(node: Node) -> Node:
+    """Return the call that a node is a result of."""
+    while node.op == ITEM:
+        node = node.args[0]
+    return node
 
 
 class ApartGuard(Frozen):
@@ -295,12 +318,18 @@ class ResultGuard(Frozen):
     expected: Any
     place: str = ""
 
+    def holds(self, value: Any) -> bool:
+        """Return whether the result is as it was when the graph was traced."""
+        if not isinstance(self.expected, FakeArray):
+            return _is_same(value, self.expected)
+        return is_array(value) and bool(value.shape == self.expected.shape)
+
     def check(self, value: Any) -> None:
         """Raise unless the result is as it was when the graph was traced."""
+        if self.holds(value):
+            return
         expected = self.expected
         is_shape = isinstance(expected, FakeArray)
-        if value.shape == expected.shape if is_shape else _is_same(value, expected):
-            return
         what = "a shape that depends on data" if is_shape else "a number"
         raise GuardError(
             f"{self.title} gives {what}: {_shown(value)}",
@@ -312,12 +341,50 @@ class ResultGuard(Frozen):
         )
 
 
-def result_guard(node: Node) -> ResultGuard | None:
-    """Return the guard of a call or item, if its result must be as it was traced."""
-    if not node.has_fixed_result:
-        return None
-    called = node
-    while called.op == ITEM:
-        called = called.args[0]
-    title = called.target.qualname
-    return ResultGuard(title, node.meta["must_be"], called.meta.get("place", ""))
+class LayoutGuard(Frozen):
+    """The strides that a result must have, since they have decided what is a view.
+
+    Attributes
+    ----------
+    title : str
+        The operator that was called.
+    expected : FakeArray
+        What was known of the result when the graph was traced.
+    place : str
+        The user's line.
+    """
+
+    title: str
+    expected: FakeArray
+    place: str = ""
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the result has the strides that it had in the trace."""
+        return not _lies_otherwise(value, self.expected)
+
+    def check(self, value: Any) -> None:
+        """Raise unless the result has the strides that it had in the trace."""
+        if self.holds(value):
+            return
+        raise GuardError(
+            f"{self.title} gives {_shown(value)} with strides {tuple(_strides(value))}",
+            f"it was traced as {abbreviated(self.expected)} with strides"
+            f" {self.expected.strides}" + (f" at {self.place}" if self.place else ""),
+            _WHY_STRIDES,
+            do="register a fake kernel that gives the strides that the kernel gives:"
+            " FakeArray(shape, dtype) lies in C order, as np.empty(shape) does",
+        )
+
+
+def result_guards(node: Node) -> dict[str, ResultGuard | LayoutGuard]:
+    """Return the guards of a result, by the facts in `meta` that they follow from."""
+    if not node.is_checked:
+        return {}
+    found: dict[str, ResultGuard | LayoutGuard] = {}
+    called = _called(node)
+    title, where = called.target.qualname, called.meta.get("place", "")
+    if "must_be" in node.meta:
+        found["must_be"] = ResultGuard(title, node.meta["must_be"], where)
+    if "must_lie" in node.meta:
+        found["must_lie"] = LayoutGuard(title, node.meta["must_lie"], where)
+    return found

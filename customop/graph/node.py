@@ -427,9 +427,14 @@ class Node:
         return None if self._meta is None else self._meta.get(name)
 
     @property
-    def has_fixed_result(self) -> bool:
-        """Whether the graph has the result as a constant, and checks that it is the same."""
-        return self._meta is not None and "must_be" in self._meta
+    def is_checked(self) -> bool:
+        """Whether the graph checks the result.
+
+        The rest of the graph has it as a constant, ``meta["must_be"]``, or has decided
+        what is a view by its strides, those of ``meta["must_lie"]``.
+        """
+        meta = self._meta
+        return meta is not None and ("must_be" in meta or "must_lie" in meta)
 
     @property
     def must_run(self) -> bool:
@@ -465,7 +470,7 @@ class Node:
 
         It writes, draws, returns nothing, or checks its result.
         """
-        return self.op == OUTPUT or self.has_fixed_result or not self.is_pure
+        return self.op == OUTPUT or self.is_checked or not self.is_pure
 
     @property
     def is_pure(self) -> bool:

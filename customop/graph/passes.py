@@ -21,6 +21,7 @@ from customop.core.table import RuleTable
 from customop.errors import ArgumentError, counted, shown
 from customop.frozen import cached
 from customop.graph.graph import OUTSIDE, Graph, Memory, may_write
+from customop.graph.guards import result_guards
 from customop.graph.module import GraphModule
 from customop.graph.node import (
     CALL,
@@ -480,11 +481,12 @@ class Folding:
                 )
             except Exception:  # noqa: BLE001  # a kernel may raise anything: at each run
                 return
-        if self._is_small(found):
+        guards = result_guards(node)
+        if self._is_small(found) and all(g.holds(found) for g in guards.values()):
             self._values[node] = found
             self._computed[node] = None
-            if node.has_fixed_result and _is_same(found, node.meta["must_be"]):
-                del node.meta["must_be"]  # it is so in every call
+            for fact in guards:
+                del node.meta[fact]  # it is so in every call
 
     def _is_small(self, value: Any) -> bool:
         """Return whether a value, or what is known of it before, has few bytes."""
@@ -507,13 +509,6 @@ class Folding:
             new = self._graph.constant(value, node.name)
         new.meta = node.meta
         node.replace_all_uses_with(new)
-
-
-def _is_same(found: Any, expected: Any) -> bool:
-    """Return whether a result is what the graph was traced with."""
-    if is_array(found):
-        return bool(found.shape == expected.shape)
-    return type(found) is type(expected) and bool(found == expected)
 
 
 # ---- operators that compute the same ----

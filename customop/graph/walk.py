@@ -18,7 +18,7 @@ from customop.arrays.nested import (
 from customop.errors import ArgumentError, GraphError, check_function, counted
 from customop.graph.code_parts import SizeValues
 from customop.graph.graph import Graph
-from customop.graph.guards import guards_of, result_guard
+from customop.graph.guards import guards_of, result_guards
 from customop.graph.module import GraphModule
 from customop.graph.node import (
     CALL,
@@ -346,8 +346,7 @@ class _NodeByNode:
 
     def _check(self, node: Node, found: Any) -> None:
         """Keep a result, which must be as it was traced."""
-        guard = result_guard(node)
-        if guard is not None:
+        for guard in result_guards(node).values():
             guard.check(found)
         if self.sizes is not None:
             self.sizes.read_result(node, found)

@@ -15,7 +15,7 @@ from customop.core.table import RuleTable
 from customop.frozen import cached
 from customop.graph.code_parts import SizeLines
 from customop.graph.graph import Graph
-from customop.graph.guards import result_guard
+from customop.graph.guards import result_guards
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -268,8 +268,7 @@ class GraphLines(GraphWriter):
             self.add(text, node)
         else:
             self.add(f"{self.local(node)} = {text}", node)
-        guard = result_guard(node)
-        if guard is not None:
+        for guard in result_guards(node).values():
             check = self.bind("check", guard.check)
             self.add(f"{check}({self.local(node)})")
         if self.sizes is not None:
@@ -285,7 +284,7 @@ class GraphLines(GraphWriter):
     def _is_checked(self, node: Node) -> bool:
         """Return whether lines after a call may read its result, also if no node does."""
         has_sizes = self.sizes is not None and bool(gives_sizes(node.val))
-        return node.has_fixed_result or has_sizes
+        return node.is_checked or has_sizes
 
     def result(self, node: Node) -> str:
         """Return the text of the list of leaves."""

@@ -369,15 +369,16 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def in_order(x: Any, order: Any) -> Any:
-    """Lay the axes of an array in C or Fortran order; return it unchanged for K and A.
+    """Return a packed array in C or Fortran order, the array itself for K and A.
 
-    Return it unchanged for K and A.
+    One that is packed already is returned as a view, others are copied.
     """
-    if order not in ("C", "F") or len(x.shape) < 2:
+    if order not in ("C", "F") or not x.shape:
         return x
     if order == "F":
         return np.transpose(in_order(np.transpose(x), "C"))
-    return np.reshape(np.ravel(x), x.shape)
+    flat = np.ravel(x)
+    return flat if len(x.shape) == 1 else np.reshape(flat, x.shape)
 
 
 def as_scalar(found: Any) -> Any:

@@ -375,7 +375,10 @@ def _(a: Any, rcond: Any, hermitian: bool) -> FakeArray:
     check_matrices("pinv", a.shape)
     m, n = a.shape[-2:]
     # NumPy 2.4 keeps the dtype of integers where there are no elements.
-    return stack_of(a, (n, m), a.dtype if has_none((m, n)) else linalg_dtype(a))
+    dtype = a.dtype if has_none((m, n)) else linalg_dtype(a)
+    if hermitian:  # the sorted eigenvalues are in C order
+        return FakeArray((*a.shape[:-2], n, m), dtype, device=device_of(a))
+    return stack_of(a, (n, m), dtype)
 
 
 @pinv.register_vmap

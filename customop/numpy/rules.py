@@ -623,7 +623,7 @@ def _kernel(x: Any, message: str, warns: bool) -> Any:
         if not warns:
             raise ValueError(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return x.copy()
+    return x.copy("K") if isinstance(x, np.ndarray) else x.copy()
 
 
 def _without_warning(x: Any, message: str, warns: bool) -> Any:

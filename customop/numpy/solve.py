@@ -244,11 +244,11 @@ def _cofactors_kernel(a: Any) -> Any:
     inverse = _regular(a)
     if inverse is not None:
         found = _wide(np.linalg.det(a)) * transposed(inverse).copy()
-        return found.astype(dtype, copy=False)
+        return found.astype(dtype, order="C", copy=False)
     # The adjugate of a product is the product of the adjugates.
     u, s, vh = _factors(a)
     found = np.matmul(u.conj() * _others(s)[..., None, :], vh.conj())
-    return (_turns(u, vh) * found).astype(dtype, copy=False)
+    return (_turns(u, vh) * found).astype(dtype, order="C", copy=False)
 
 
 def _check_equal(a: Any, t: Any) -> None:
@@ -304,7 +304,9 @@ moved_cofactors: Operator[..., Any] = numpy_operator(
     "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
 )
 
-cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], linalg_dtype(a)))
+cofactors.register_fake(
+    lambda a: FakeArray(a.shape, linalg_dtype(a), device=device_of(a))
+)
 cofactors.register_vmap(batch_matrices("det", cofactors))
 cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
 
@@ -538,9 +540,22 @@ def inv(a: Any, nan_if_singular: bool = False) -> Any:
     except np.linalg.LinAlgError:
         if not nan_if_singular:
             raise
-    if a.ndim == 2:
-        return np.full_like(a, np.nan, dtype=linalg_dtype(a))
-    return np.stack([inv(part, True) for part in a])
+    is_singular = np.zeros(a.shape[:-2], bool)
+    for at in np.ndindex(is_singular.shape):
+        is_singular[at] = _is_singular(a[at])
+    regular = a.copy("K")  # the order of its axes is that of the result
+    regular[is_singular] = np.eye(a.shape[-1])
+    found = np.linalg.inv(regular)
+    found[is_singular] = np.nan
+    return found
+
+
+def _is_singular(a: Any) -> bool:
+    try:
+        np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return True
+    return False
 
 
 register_numpy_function(np.linalg.inv, lambda a: inv(a))

@@ -59,6 +59,7 @@ from customop.numpy.rules import (
     along_axis,
     device_of,
     fit,
+    keep_order,
     numpy_operator,
     whole_operator,
 )
@@ -246,7 +247,9 @@ def _(x: Any, indices: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
         check(index < shape[at])
     shape[at] = len(indices)
     found = _dtype_after("reduceat", ufunc, x.dtype, dtype)
-    return FakeArray(shape, found, device=device_of(x))
+    # The other axes are in the order of those of the array (NumPy 2.4).
+    strides = [0 if i == at else step for i, step in enumerate(x.strides)]
+    return keep_order([FakeArray(shape, x.dtype, strides, device_of(x))], found)
 
 
 @reduceat.register_vmap

@@ -24,6 +24,7 @@ from customop.core.codegen import generate
 from customop.core.table import RuleTable, changing, finalized
 from customop.errors import counted
 from customop.graph.graph import Graph
+from customop.graph.guards import InputGuard, guard_line, guards_of
 from customop.graph.module import GraphModule
 from customop.graph.node import CONSTANT, PLACEHOLDER, Node
 from customop.graph.replay import (
@@ -67,7 +68,9 @@ class StraightLines(GraphLines):
         self._name_of_run: dict[CallRun, str] = {}
         self._blocks: dict[str, BlockRun] = {}
 
-    def write_function(self, is_stale: str, again: str, note: str) -> None:
+    def write_function(
+        self, is_stale: str, again: str, note: str, guards: Sequence[InputGuard]
+    ) -> None:
         """Write the whole function.
 
         Parameters
@@ -76,6 +79,8 @@ class StraightLines(GraphLines):
             A condition for which the function named `again` is called.
         again, note : str
             Names of functions: of the same arguments, and of an error.
+        guards : sequence of InputGuard
+            Those of the inputs; of these the strides are checked, where they matter.
         """
         self._reuses = find_reuses(self.graph, self._run_of)
         self.write_parts()
@@ -85,6 +90,10 @@ class StraightLines(GraphLines):
         self.add(f"def forward({given}):", indent="")
         self.add(f"if {is_stale}: return {again}({given})", indent="    ")
         self.add("try:", indent="    ")
+        for (_, name), guard in zip(named, guards, strict=False):
+            if guard.has_strides:
+                check = self.bind(f"check_{name}", guard.check)
+                self.add(guard_line(name, guard, check, self.bind))
         self.write_sizes(named)
         self.write_nodes()
         self.add("except Exception as error:", indent="    ")
@@ -248,6 +257,12 @@ def _is_foreign(module: GraphModule) -> bool:
 class NumpyCode:
     """The function of a graph, which is made again when a kernel that it calls changes.
 
+    Parameters
+    ----------
+    module : GraphModule
+    guards : sequence of InputGuard, optional
+        Of its inputs, if their strides are to be checked.
+
     Attributes
     ----------
     function : callable
@@ -257,8 +272,9 @@ class NumpyCode:
         Large elementwise calls that are in no run, and why.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, guards: Sequence[InputGuard] = ()) -> None:
         self._module: GraphModule = module
+        self._guards: Sequence[InputGuard] = guards
         self.function: Any = None
         self._make()
 
@@ -277,6 +293,7 @@ class NumpyCode:
             f"{changes}.count != {seen}[0]",
             lines.bind("again", self._run_again),
             lines.bind("note", self._note),
+            self._guards,
         )
         self._lines = lines
         text = lines.text()
@@ -323,6 +340,14 @@ class NumpyCode:
 
 
 def _compiled(module: GraphModule) -> GraphModule:
-    """Return a graph of control flow with code of its own."""
-    run = build(module)
+    """Return a graph of control flow with code of its own.
+
+    Its arguments may lie in memory otherwise in each step of a loop, so it checks strides
+    where they have decided what is a view.
+    """
+    if _is_foreign(module):
+        run: Any = module.run_list
+    else:
+        guards = guards_of(module.inputs, module.place)
+        run = NumpyCode(module, guards).function
     return module.with_code(GivenCode(run, getattr(run, "code", ""), module.run_list))

@@ -265,7 +265,7 @@ def _size(val: FakeArray) -> int | None:
 
 def is_elementwise(node: Node) -> bool:
     """Return whether a call is elementwise, and never raises because of values."""
-    if node.op != CALL or node.has_fixed_result or not is_builtin(node.target):
+    if node.op != CALL or node.is_checked or not is_builtin(node.target):
         return False
     values = node.values()
     if node.target.qualname == "np::astype":

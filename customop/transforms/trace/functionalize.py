@@ -309,7 +309,8 @@ def _node_of(value: Any) -> Any:
 
 def _facts(node: Node, val: Any) -> dict[str, Any]:
     """Return the `meta` of a node, with another value."""
-    found = {key: fact for key, fact in node.meta.items() if key != "must_be"}
+    checked = ("must_be", "must_lie")
+    found = {key: fact for key, fact in node.meta.items() if key not in checked}
     return {**found, "val": val}
 
 

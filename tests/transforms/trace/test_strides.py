@@ -153,6 +153,22 @@ def test_strides_are_not_asked_where_they_decide_nothing() -> None:
             np.testing.assert_array_equal(graph(x.copy("K")), fn(x.copy("K")))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("made", [co.compile, lambda fn: co.make_fx(fn)(np.ones(4))])
+def test_a_row_with_gaps_is_copied_to_an_order(made: Any, order: Any) -> None:
+    """NumPy returns an array itself only if it is packed."""
+
+    def program(x: Any) -> Any:
+        y = x * 1.0
+        for row in (y, y[::-1], y[::2]):
+            z = row.astype(float, order=order, copy=False)
+            z += 1.0
+        return y
+
+    x = np.arange(4.0)
+    np.testing.assert_array_equal(made(program)(x), program(x))
+
+
 def test_functions_made_functional_ask_for_strides_too() -> None:
     """An operator that writes an element of a row of another array."""
     op = co.custom_op("strides::bump", _bump_in_place, mutates_args=("x",))
