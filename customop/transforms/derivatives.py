@@ -273,6 +273,7 @@ def _of_chosen(
     def describe() -> str:
         return f"a derivative of {getattr(fn, '__name__', 'the function')}"
 
+    of_chosen.watched_as = fn  # type: ignore[attr-defined]  # see runs.subject_of
     note_inputs(of_chosen, (args, kwargs))
     return of_chosen
 
@@ -430,6 +431,7 @@ def jacrev(
         def pull(*basis: Any) -> Any:
             return found[1](unflatten(structure, list(basis)))
 
+        pull.watched_as = fn  # type: ignore[attr-defined]  # see runs.subject_of
         rows = vmap(pull, chunk_size=chunk_size)(*_basis(leaves))
         nested = [map_leaves(lambda g: g, row) for row in rows]
         grads = nested[0] if is_single else tuple(nested)
@@ -529,6 +531,7 @@ def jacfwd(
             _check_linear("jacfwd", outputs, inputs)
             return pushed[1:] if has_aux else (pushed[1],)
 
+        push.watched_as = fn  # type: ignore[attr-defined]  # see runs.subject_of
         dims = (-1, None) if has_aux else (-1,)
         found = vmap(push, out_dims=dims, chunk_size=chunk_size)(*_basis(inputs))
 

@@ -155,6 +155,8 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
             continue
         seen.add(id(item))
         if kind is FunctionType:
+            if item.__closure__ is None and is_ours(item.__globals__):
+                continue  # the package's own, which holds nothing of users
             part: Any = item.__code__
             waiting += _held(item)
         elif kind is MethodType:
@@ -162,11 +164,11 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
             waiting += (item.__self__, item.__func__)
         elif kind in _ITSELF or issubclass(kind, OperatorPacket):
             part = item
+        elif kind in _CONTAINERS:  # a list may grow from call to call
+            waiting += _inside_container(item)
+            continue
         elif (wrapped := _wrapped(item)) is not None:
             waiting.append(wrapped)
-            continue
-        elif kind in _CONTAINERS:  # a list may grow from call to call
-            waiting += _inside(item)
             continue
         else:
             part = kind
@@ -177,6 +179,8 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
 
 def _held(fn: FunctionType) -> list[Any]:
     """List what a function holds: its closure, but for numbers, and its defaults."""
+    if "watched_as" in fn.__dict__:
+        return [fn.__dict__["watched_as"]]  # the user's: what else it holds is the package's own
     found = []
     for cell in fn.__closure__ or ():
         try:
@@ -196,10 +200,14 @@ def _inside(item: Any) -> Sequence[Any]:
     """List what a partial holds, and the functions in a container or an object."""
     if isinstance(item, partial):
         return (item.func, *item.args, *item.keywords.values())
-    found = item if isinstance(item, dict) else getattr(item, "__dict__", None)
-    values: Any = item if isinstance(item, list | tuple) else ()
-    if isinstance(found, dict):
-        values = [*found.values()]
+    found = [*_inside_container(item)] if isinstance(item, _SOME_CONTAINER) else []
+    own = getattr(item, "__dict__", None)
+    return [*found, *_inside_container(own)] if isinstance(own, dict) else found
+
+
+def _inside_container(item: Any) -> Sequence[Any]:
+    """List the functions and containers in a container."""
+    values = [*item.values()] if isinstance(item, dict) else item
     if not values or (type(values[0]) in _NUMBERS and values is item):
         return ()  # a list of numbers may be long
     return [v for v in values if callable(v) or type(v) in _CONTAINERS]
@@ -227,7 +235,8 @@ _NUMBERS = frozenset(
 # Globals that tell no functions apart; None is one that is missing.
 _QUIET = _NUMBERS | {type(None)}
 _ITSELF = frozenset((BuiltinFunctionType, np.ufunc, type))
-_CONTAINERS = frozenset((list, tuple, dict))
+_SOME_CONTAINER = (list, tuple, dict)
+_CONTAINERS = frozenset(_SOME_CONTAINER)
 # Parts of a function that are looked at: a model may hold much more.
 _MOST_PARTS = 64
 
