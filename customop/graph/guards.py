@@ -388,3 +388,18 @@ def result_guards(node: Node) -> dict[str, ResultGuard | LayoutGuard]:
     if "must_lie" in node.meta:
         found["must_lie"] = LayoutGuard(title, node.meta["must_lie"], where)
     return found
+
+
+def result_line(
+    name: str,
+    guard: ResultGuard | LayoutGuard,
+    check: str,
+    bind: Callable[[str, Any], str],
+) -> str:
+    """Return the line that checks a result; usual strides are compared without a call."""
+    expected = guard.expected
+    if not isinstance(guard, LayoutGuard) or not all_plain(expected.strides):
+        return f"{check}({name})"
+    array, class_of = bind("ndarray", np.ndarray), bind("type", type)
+    fast = f"{class_of}({name}) is {array} and {name}.strides == {expected.strides}"
+    return f"if not ({fast}): {check}({name})"

@@ -15,7 +15,7 @@ from customop.core.table import RuleTable
 from customop.frozen import cached
 from customop.graph.code_parts import SizeLines
 from customop.graph.graph import Graph
-from customop.graph.guards import result_guards
+from customop.graph.guards import result_guards, result_line
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -270,7 +270,7 @@ class GraphLines(GraphWriter):
             self.add(f"{self.local(node)} = {text}", node)
         for guard in result_guards(node).values():
             check = self.bind("check", guard.check)
-            self.add(f"{check}({self.local(node)})")
+            self.add(result_line(self.local(node), guard, check, self.bind))
         if self.sizes is not None:
             for line in self.sizes.of_result(node, self.local(node)):
                 self.add(line)

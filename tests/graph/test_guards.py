@@ -35,6 +35,7 @@ pair = co.custom_op(
     "result_strides::pair", both, mutates_args=(), schema="(Array x) -> (Array, int)"
 )
 pair.register_fake(lambda x: (co.fake_like(x), 3))
+right.register_vmap(lambda info, in_dims, x: (right(x), 0))
 for op in (wrong, right):
     op.register_jvp(lambda primals, tangents, op=op: (op(*primals), op(*tangents)))
 pair.register_jvp(
@@ -127,6 +128,15 @@ def test_the_error_names_the_operator_and_both_strides() -> None:
         "  do: register a fake kernel that gives the strides that the kernel gives:"
         " FakeArray(shape, dtype) lies in C order, as np.empty(shape) does"
     )
+
+
+def test_the_code_compares_usual_strides_without_a_call() -> None:
+    """Other arrays, such as traced ones, go to the guard."""
+    graph = co.make_fx(lambda x: bump(right, x), "fake")(columns())
+    assert "is ndarray and right.strides == (16, 8)): check(right)" in graph.code
+    rows = np.stack([columns(), columns()])
+    found = co.vmap(graph)(rows)
+    np.testing.assert_array_equal(found, [bump(right, row) for row in rows])
 
 
 def test_a_saved_graph_checks_the_strides(tmp_path: Any) -> None:
