@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from functools import wraps
+from functools import partial, wraps
 from operator import is_not
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
 
 from customop.arrays.array import strides_of
 from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
-from customop.arrays.nested import Structure, flatten, unflatten
+from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
+from customop.core.contract import owner
 from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
 from customop.core.tracer import Pinned, empty_views, frozen, pin
@@ -22,6 +25,7 @@ from customop.errors import (
     caller_place,
     check_function,
     did_you_mean,
+    place,
     shown,
 )
 from customop.graph.graph import Graph
@@ -245,10 +249,15 @@ def make_fx(
 
     @wraps(fn)
     def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
-        capture = _Capture(fn, mode, sizes or {}, caller_place())
-        capture.trace.kept, capture.trace.opened = kept, opened
-        module = capture.run(args, kwargs)
-        del capture  # it holds references to the constants
+        where = caller_place()
+
+        def once() -> tuple[Trace, GraphModule]:
+            capture = _Capture(fn, mode, sizes or {}, where)
+            capture.trace.kept, capture.trace.opened = kept, opened
+            return capture.trace, capture.run(args, kwargs)
+
+        # Without the trace, which holds references to the constants.
+        module = _without_unseen_reads(once)[1]
         copy_new_constants(module.graph)
         return module
 
@@ -338,17 +347,114 @@ def capture(
         If the function leaves NumPy's settings for errors changed.
     """
     node_channel.stage("capturing")
-    run = _Capture(fn, "fake", sizes or {}, caller_place())
-    run.trace.title = "compile"
-    run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
-    if reads is not None:
-        run.trace.sizes.reads = reads
-    run.keeps_containers = True
-    with ErrorSettings() as settings:
-        run.trace.settings = settings
-        module = run.run(args, kwargs)
-        settings.check_same(module.name)
-    return module, run.trace.has_writes, run.trace.derived
+    where = caller_place()
+
+    def once() -> tuple[Trace, GraphModule]:
+        run = _Capture(fn, "fake", sizes or {}, where)
+        run.trace.title = "compile"
+        run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
+        if reads is not None:
+            run.trace.sizes.reads = reads
+        run.keeps_containers = True
+        with ErrorSettings() as settings:
+            run.trace.settings = settings
+            module = run.run(args, kwargs)
+            settings.check_same(module.name)
+        return run.trace, module
+
+    trace, module = _without_unseen_reads(once)
+    return module, trace.has_writes, trace.derived
+
+
+# ---- arrays that operators write and plain code reads ----
+
+
+def _without_unseen_reads(
+    once: Callable[[], tuple[Trace, GraphModule]],
+) -> tuple[Trace, GraphModule]:
+    """Trace a function; raise if it reads an array from outside that operators write.
+
+    Plain NumPy code that reads such an array is not seen, and gets what the array held
+    while the function was traced. So the function is traced again while the
+    array holds other values: the graph must be the same.
+    """
+    trace, module = once()
+    written = {id(owner(array)): owner(array) for array in trace.written_constants()}
+    pairs = [(array, array.copy()) for array in written.values()]
+    if not pairs:
+        return trace, module
+    cause = None
+    try:
+        is_same = all(
+            _is_same_graph(module, _traced_with(once, pairs, change))
+            for change in _CHANGES
+        )
+    except Exception as error:  # noqa: BLE001  # any, of the other values
+        is_same, cause = False, error
+    if not is_same:
+        names = ", ".join(abbreviated(array) for array, _ in pairs)
+        fn: Any = trace.fn
+        raise GraphError(
+            f"{trace.title}: '{module.name}' reads an array from outside of it that an"
+            f" operator writes, {names}, by code that its graph does not have",
+            f"it is at {place(fn)}",
+            do="pass the array as an argument, or read it by operators that also take a"
+            " traced value",
+        ) from cause
+    return trace, module
+
+
+def _traced_with(
+    once: Callable[[], tuple[Trace, GraphModule]],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    change: Callable[[np.ndarray], np.ndarray],
+) -> GraphModule:
+    """Trace a function while arrays hold other values than their copies in `pairs`."""
+    try:
+        for array, before in pairs:
+            array[...] = change(before)
+        return once()[1]
+    finally:
+        for array, before in pairs:
+            array[...] = before
+
+
+def _near(array: np.ndarray) -> np.ndarray:
+    """Return an array that differs in each element."""
+    if array.dtype.kind == "b":
+        return ~array
+    if array.dtype.kind in "iu":
+        return array ^ 1
+    return np.where(np.isfinite(array) & (array != 1), np.ones_like(array), 2)
+
+
+def _far(array: np.ndarray, side: str) -> np.ndarray:
+    """Return an array of values that conditions tell from most others."""
+    if array.dtype.kind == "b":
+        return np.full_like(array, side == "max")
+    if array.dtype.kind in "iu":
+        return np.full_like(array, getattr(np.iinfo(array.dtype), side))
+    return np.full_like(array, {"min": -1e4, "max": 1e4}[side])
+
+
+_CHANGES = (_near, partial(_far, side="min"), partial(_far, side="max"))
+
+
+def _is_same_graph(first: GraphModule, second: GraphModule) -> bool:
+    """Return whether two graphs have the same code and constants."""
+    own, others = first.graph.constants, second.graph.constants
+    return (
+        first.code == second.code
+        and own.keys() == others.keys()
+        and all(_is_same_constant(own[name], others[name]) for name in own)
+    )
+
+
+def _is_same_constant(a: Any, b: Any) -> bool:
+    kinds = np.ndarray | np.generic
+    if not isinstance(a, kinds) or not isinstance(b, kinds):
+        return type(a) is type(b)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 class _WatchedGraph(Graph):

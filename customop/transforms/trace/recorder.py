@@ -18,7 +18,7 @@ from customop.arrays.fake import FakeArray, make_fake, to_fake
 from customop.arrays.kinds import CPU, FAKE, device_of, is_array, is_traced
 from customop.arrays.nested import abbreviated, children, like, map_nested, steps
 from customop.core.codegen import generate
-from customop.core.contract import checksum, finish_fake
+from customop.core.contract import checksum, finish_fake, owner
 from customop.core.dispatch import find_kernel
 from customop.core.interpreter import Interpreter, Mode, current_mode, leaked, run_under
 from customop.core.operator import Operator
@@ -496,6 +496,23 @@ class Trace(Mode):
             if known.below is value or known.below is known.held:
                 known.below = copied(value)
         return known.below
+
+    def written_constants(self) -> list[np.ndarray]:
+        """List the arrays of numbers from outside that operators write."""
+        constants = self.graph.constants
+        found = [
+            constants[known.node.target]
+            for known in self._constants.values()
+            if known.is_written and not known.node.is_erased
+        ]
+        return [
+            array
+            for array in found
+            if isinstance(array, np.ndarray)
+            and isinstance(owner(array), np.ndarray)
+            and owner(array).flags.writeable
+            and owner(array).dtype.kind in "biufc"
+        ]
 
     def node_and_value(self, value: Any) -> tuple[Any, Any]:
         """Return the entry of a node for a value, and the value below it."""
