@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import customop as co
-
-pytestmark = pytest.mark.cuda
+from customop.compiling import cupy_backend
+from tests import cupy_double
 
 _numbers = itertools.count()
 X = np.arange(6.0).reshape(2, 3) / 7 + 0.5
 
 
-@pytest.fixture(scope="module")
-def cp() -> Any:
-    """The module cupy; skip if it is missing or finds no device."""
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("device", marks=pytest.mark.cuda),
+        pytest.param("double", marks=pytest.mark.exhaustive),
+    ],
+)
+def cp(request: pytest.FixtureRequest, own_kinds: None) -> Iterator[Any]:
+    """The module cupy, and the double of it, which needs no device."""
+    if request.param == "device":
+        yield _cupy()
+        return
+    with cupy_double.installed() as module:
+        yield module
+    cupy_backend._elementwise.cache_clear()
+
+
+def _cupy() -> Any:
+    """Return the module cupy; skip if it is missing or finds no device."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -193,6 +209,66 @@ def test_cupy_code_on_tracers(cp: Any) -> None:
     """CuPy's own ufuncs reach the operators too."""
     out = co.grad(lambda v: np.sum(cp.exp(v)))(cp.asarray(X))
     assert_equal(cp, out, np.exp(X))
+
+
+def test_where_of_cupy_on_tracers(cp: Any) -> None:
+    """CuPy's `where` is a ufunc, NumPy's is not."""
+    x = cp.asarray(X)
+    out = co.grad(lambda v: np.sum(cp.where(v > 1, v * v, 0.0)))(x)
+    assert_equal(cp, out, np.where(X > 1, 2 * X, 0.0))
+    assert_equal(
+        cp, co.vmap(lambda v: cp.where(v > 1, v, 0.0))(x), np.where(X > 1, X, 0)
+    )
+
+
+SCALED: dict[str, Callable[[Any], Any]] = {
+    "multiply": lambda x: x * np.float64(2.0),
+    "divide": lambda x: x / np.sqrt(3.0),
+    "reflected": lambda x: np.float64(2.0) * x,
+    "maximum": lambda x: np.maximum(x, 1.0) * np.float64(2.0),
+    "clip": lambda x: np.clip(x, 0.6, 1.1) / np.sqrt(3.0),
+    "cov": np.cov,
+    "corrcoef": np.corrcoef,
+    "linspace": lambda x: np.linspace(x[0], x[1], 4),
+    "linspace-number": lambda x: np.linspace(x[0, 0], 3.0, 4),
+    "stack": lambda x: np.stack([x[0, 0], 2.0, np.float64(3.0)]),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_numbers_of_numpy_go_to_the_device(cp: Any, name: str) -> None:
+    """In eager and in compiled code, for values and for gradients."""
+    fn, x = SCALED[name], cp.asarray(X)
+
+    def loss(v: Any) -> Any:
+        return np.sum(fn(v) ** 3)
+
+    expected = co.grad(loss)(X)
+    for out in (co.grad(loss)(x), co.compile(co.grad(loss))(x)):
+        assert_equal(cp, out, expected)
+    assert_equal(cp, co.compile(fn)(x), fn(X))
+
+
+def test_what_cupy_lacks_is_named(cp: Any) -> None:
+    """The error names the function and says what to register."""
+    with pytest.raises(co.MissingRuleError) as caught:
+        co.vmap(np.spacing)(cp.asarray(X))
+    assert "np::spacing" in str(caught.value)
+    assert "cannot run on 'cuda', whose library lacks what the kernel calls" in str(
+        caught.value
+    )
+    assert '@spacing.register_kernel("cuda")' in caught.value.do
+    with pytest.raises(co.MissingRuleError, match=r"cupy_hypot.reduce.* not supported"):
+        co.vmap(np.hypot.reduce)(cp.asarray(X))
+
+
+def test_gradients_of_indexed_elements_have_any_dtype(cp: Any) -> None:
+    """CuPy has atomic additions for few dtypes."""
+    places = cp.asarray(np.array([1, 0, 1]))
+    for dtype in ("complex128", "complex64", "float32", "float16"):
+        g = np.arange(1, 4).astype(dtype)
+        _, pull = co.vjp(lambda v: v[places], cp.asarray(g))
+        assert_equal(cp, pull(cp.asarray(g))[0], np.array([2, 4, 0], dtype))
 
 
 def test_reflected_operators(cp: Any) -> None:

@@ -144,6 +144,13 @@ def _cuda_answers() -> bool:
         return False
 
 
+def _to_cuda(x: Any) -> Any:
+    """Copy an array of NumPy to the device."""
+    cupy = sys.modules["cupy"]
+    # A kernel gets a number by value: a recorded graph cannot copy from the host.
+    return cupy.asarray(x) if x.shape else cupy.full((), x[()], x.dtype)
+
+
 def _own_device(x: Any) -> str:
     return str(x.device)
 
@@ -152,7 +159,7 @@ CPU = ArrayKind("cpu", from_numpy=np.asarray, to_numpy=np.asarray)
 CUDA = ArrayKind(
     "cuda",
     device=lambda x: f"cuda:{x.device.id}",
-    from_numpy=lambda x: sys.modules["cupy"].asarray(x),
+    from_numpy=_to_cuda,
     to_numpy=lambda x: x.get(),
     is_at_hand=_cuda_answers,
 )

@@ -393,10 +393,13 @@ class ArrayMethods(WritingMethods):
     ) -> Any:
         # CuPy calls this where NumPy calls __array_ufunc__; its ufuncs are named
         # "cupy_add" (seen in cupy 14.2).
-        ufunc = getattr(np, kernel.name.removeprefix("cupy_"), None)
-        if not isinstance(ufunc, np.ufunc):
+        function = getattr(np, kernel.name.removeprefix("cupy_"), None)
+        if isinstance(function, np.ufunc):
+            return self.__array_ufunc__(function, "__call__", *args, **kwargs)
+        # Some functions of NumPy are ufuncs in CuPy, such as `where`.
+        if function is None or others_decide(args, kwargs):
             raise missing(kernel)
-        return self.__array_ufunc__(ufunc, "__call__", *args, **kwargs)
+        return run(function, args, kwargs, self)
 
 
 def _check_shuffled(array: Any, row: Any) -> None:

@@ -186,11 +186,6 @@ def different_kinds(
 # ---- arguments as kernels take them ----
 
 
-def as_array(value: Any) -> Any:
-    """Make an array without axes of a NumPy scalar, since kernels take arrays."""
-    return np.asarray(value) if isinstance(value, np.generic) else value
-
-
 def as_kernel_takes(kind: str, args: Sequence[Any]) -> Sequence[Any]:
     """Put fake arguments on one device; replace symbolic numbers by values for real arrays."""
     if kind == FAKE:

@@ -27,7 +27,6 @@ from customop.arrays.kinds import (
 from customop.arrays.nested import map_nested
 from customop.core.builtin_kinds import ARRAY_CLASS
 from customop.core.call_arguments import (
-    as_array,
     as_kernel_takes,
     check_alive,
     check_writable,
@@ -110,9 +109,15 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
             raise error.with_traceback(None) from error.__cause__
         if watched_by:
             kernel = observed(op, "kernel", kernel, args, proof)
-        if proof is None:
-            return kernel(*values, **keywords)
-        return proof.run(kernel, values, keywords)
+        try:
+            if proof is None:
+                return kernel(*values, **keywords)
+            return proof.run(kernel, values, keywords)
+        except (NotImplementedError, TypeError) as error:
+            lacking = _lacking(op, kernel, args, error)
+            if lacking is None:
+                raise
+            raise lacking from error
     if not top.alive:
         raise leaked(op, top)
     handle = observed(op, top, top.handle, args) if watched_by else top.handle
@@ -163,10 +168,31 @@ def select(
     return _selected(op, args)
 
 
-def _as_arrays(op: RuleTable, args: Sequence[Any]) -> list[Any]:
-    """Replace NumPy's scalars among the values of a call by arrays."""
+def _as_arrays(
+    op: RuleTable, args: Sequence[Any], make: Callable[[Any], Any] = np.asarray
+) -> list[Any]:
+    """Replace NumPy's scalars among the values of a call by arrays that `make` makes."""
     slots = op.array_slots
-    return [as_array(v) if i in slots else v for i, v in enumerate(args)]
+    return [
+        make(v) if isinstance(v, np.generic) and i in slots else v
+        for i, v in enumerate(args)
+    ]
+
+
+def _on_kind(op: RuleTable, args: Sequence[Any], kind: str) -> list[Any]:
+    """Replace NumPy's scalars by arrays of a kind, which need not take those of NumPy."""
+    found = find_kind(kind)
+    make = found.from_numpy
+    if make is None or kind == CPU.name or CPU.name in found.accepts:
+        return _as_arrays(op, args)
+
+    def made(value: Any) -> Any:
+        return make(np.asarray(value)) if isinstance(value, np.generic) else value
+
+    arrays = _as_arrays(op, args, made)
+    for slot in op.nested_slots:
+        arrays[slot] = map_nested(arrays[slot], made)
+    return arrays
 
 
 # The classes of most scalars of NumPy, as ``x[0]`` gives them.
@@ -198,7 +224,7 @@ def _selected(
     if has_scalar and kind != FAKE:
         if op.schema.written:
             check_writable(op, args)
-        args = _as_arrays(op, args)
+        args = _on_kind(op, args, kind)
     if op.needs_contiguous:
         args = in_c_order(op, args)
     proof: FakeProof | Proof | AfterCall | None
@@ -294,6 +320,37 @@ def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:
         f" has no kernel for '{kind}'; it has {quoted(has) or 'none'}",
         f"at {op.definition.place}",
         do=f'@{op.name}.register_kernel("{kind}")',
+        kind=kind,
+    )
+
+
+# How NumPy and CuPy say that a library lacks a function (NumPy 2.4, CuPy 14.2).
+_LACKING = (
+    "returned NotImplemented from __array_ufunc__",
+    "no implementation found for 'numpy.",
+    "is not supported yet",
+)
+
+
+def _lacking(
+    op: RuleTable, kernel: Any, args: Sequence[Any], error: Exception
+) -> CustomOpError | None:
+    """Return the error for a kernel in NumPy's terms that calls what a library lacks."""
+    text = str(error)
+    if isinstance(error, CustomOpError) or not any(part in text for part in _LACKING):
+        return None
+    kind, _ = kind_of_call(op, args)
+    row, default = op.rows.get(kind), op.rows.get(DEFAULT)
+    is_general = default is not None and default.fn is kernel
+    if kind == CPU.name or not (is_general or op.qualname.startswith("np::")):
+        return None  # the author of a kernel for this kind knows what it calls
+    more = "" if row is None else ", override=True"
+    return op.error(
+        MissingRuleError,
+        f" cannot run on '{kind}', whose library lacks what the kernel calls:"
+        f" {text.splitlines()[0]}",
+        f"at {op.definition.place}",
+        do=f'compute it with other functions, or @{op.name}.register_kernel("{kind}"{more})',
         kind=kind,
     )
 

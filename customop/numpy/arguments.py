@@ -281,9 +281,9 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def as_array(value: Any) -> Any:
-    """Convert numbers and nested lists of arrays to an array; return arrays unchanged.
+    """Convert nested lists of arrays to an array, a number to a scalar of NumPy.
 
-    Return arrays unchanged.
+    Return arrays unchanged. A scalar goes with the arrays of all devices.
     """
     if hasattr(value, "shape"):
         return value
@@ -291,7 +291,7 @@ def as_array(value: Any) -> Any:
         return ops.np.full([], value, np.asarray(plain(value)).dtype)
     if isinstance(value, list | tuple) and any(_holds_array(v) for v in value):
         return np.stack([as_array(v) for v in value])
-    return np.asarray(value)
+    return np.asarray(value)[()]
 
 
 def _holds_array(value: Any) -> bool:

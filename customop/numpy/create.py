@@ -155,7 +155,7 @@ _like("empty_like", 0)
 
 def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
     """Convert a value to an array; a number goes to the device of another array."""
-    if not isinstance(value, NUMBERS):
+    if not isinstance(value, (*NUMBERS, np.generic)):
         return as_array(value)
     kind = np.asarray(plain(value)).dtype if dtype is None else dtype
     number: Any = value

@@ -300,6 +300,9 @@ _others_: Operator[..., Any] = numpy_operator(
     "others", "(Array x, int[]? axis=None) -> Array", _others_formula
 )
 _others_.register_kernel("cpu", _quick_others)
+_others_.register_kernel(
+    "cuda", lambda x, axis: in_order_of(_others_formula(x, axis), x)
+)
 _others_.register_fake(lambda x, axis: _checked_like(x, axis))
 # The derivative of the products of others in the direction t. It is symmetric: with a
 # third array g, sum(g * moved(x, t)) == sum(t * moved(x, g)).
@@ -307,6 +310,9 @@ _moved_: Operator[..., Any] = numpy_operator(
     "moved_others", "(Array x, Array t, int[]? axis=None) -> Array", _moved_kernel
 )
 _moved_.register_kernel("cpu", _quick_moved)
+_moved_.register_kernel(
+    "cuda", lambda x, t, axis: in_order_of(_moved_kernel(x, t, axis), x)
+)
 
 
 def _checked_like(x: Any, axis: Any) -> FakeArray:

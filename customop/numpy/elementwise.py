@@ -356,7 +356,7 @@ def _sinc(x: Any, order: int) -> Any:
     """Return a derivative of sin(pi x) / (pi x)."""
     if not order:
         return np.sinc(x)
-    z = np.asanyarray(math.pi * x)
+    z = math.pi * x
     is_near = _is_near(z, order)
     near, far = np.where(is_near, z, 0.0), np.where(is_near, 1.0, z)
     return math.pi**order * np.where(is_near, _series(near, order), _ratio(far, order))

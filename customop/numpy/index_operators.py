@@ -355,10 +355,21 @@ def _(g: Any, shape: Any, indices: Any) -> FakeArray:
 
 @scatter_add.register_kernel("cuda")
 def _(g: Any, shape: Any, indices: Any) -> Any:
+    key = tuple([slice(None) if a is None else a for a in indices])
+    if g.dtype.kind == "c":
+        return _added_on_gpu(g.real, shape, key) + 1j * _added_on_gpu(
+            g.imag, shape, key
+        )
+    # Sums that wrap are the same in a wider dtype.
+    wide = g if g.dtype.kind == "f" else g.astype(np.int64)
+    return _added_on_gpu(wide, shape, key).astype(g.dtype, copy=False)
+
+
+def _added_on_gpu(g: Any, shape: Any, key: Any) -> Any:
+    """Add in a dtype that CuPy has atomic additions for."""
     import cupy  # noqa: PLC0415  # optional: imported only for a CUDA array
 
     zeros = cupy.zeros(tuple(shape), g.dtype)
-    key = tuple([slice(None) if a is None else a for a in indices])
     cupy.add.at(zeros, key, g)
     return zeros
 

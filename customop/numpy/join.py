@@ -41,6 +41,8 @@ from customop.numpy.arguments import (
     value_of,
     whole,
 )
+from customop.numpy.create import array_like
+from customop.numpy.index_operators import numbers
 from customop.numpy.rules import (
     batch_first,
     device_of,
@@ -173,7 +175,7 @@ def _cast_all(
 ) -> list[Any]:
     if casting != _CASTING:
         only(function, casting=(casting, _CASTING))
-    found = [as_array(a) for a in arrays]
+    found = _on_one_device([as_array(a) for a in arrays])
     if dtype is None:
         return found
     for a in found:
@@ -184,6 +186,14 @@ def _cast_all(
                 do=f"cast it yourself: x.astype({as_dtype(dtype)})",
             )
     return [cast(a, dtype) for a in found]
+
+
+def _on_one_device(arrays: list[Any]) -> list[Any]:
+    """Move scalars of NumPy to the device of the first array."""
+    like = next((a for a in arrays if not isinstance(a, np.generic)), None)
+    if like is None or device_of(like) == "cpu":
+        return arrays
+    return [array_like(a, like) if isinstance(a, np.generic) else a for a in arrays]
 
 
 @register_numpy_function(np.concatenate)
@@ -474,11 +484,22 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
     return _repeat.run(a, int(np.asarray(counts).item()), axis)
 
 
+def _repeated_places(counts: Any) -> Any:
+    if np.any(counts < 0):
+        raise ValueError("counts cannot be negative.")
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.searchsorted(ends, numbers(0, total, counts), "right")
+
+
 repeated_places: Operator[..., Any] = numpy_operator(
     "repeated_places",
     "(Array counts) -> Array",
-    lambda counts: np.repeat(np.arange(counts.shape[0]), counts),
+    _repeated_places,
     tags=Tag.dynamic_output_shape,
+)
+repeated_places.register_kernel(
+    "cpu", lambda counts: np.repeat(np.arange(counts.shape[0]), counts)
 )
 no_gradient(repeated_places)
 repeated_places.register_sample_inputs(

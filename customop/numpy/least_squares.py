@@ -26,6 +26,7 @@ from customop import (
 )
 from customop.numpy.arguments import (
     NO_VALUE,
+    NUMBERS,
     as_array,
     as_axis,
     as_scalar,
@@ -346,6 +347,19 @@ def pinv(a: Any, rcond: Any, hermitian: bool = False) -> Any:
     return np.linalg.pinv(a, rcond, True) if hermitian else np.linalg.pinv(a, rcond)
 
 
+@pinv.register_kernel("cuda")
+def _(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+    if not hermitian:
+        return np.linalg.pinv(a, rcond)
+    # CuPy's has no parameter for it (14.2).
+    values, vectors = np.linalg.eigh(a)
+    sizes = np.absolute(values)
+    share = rcond if isinstance(rcond, NUMBERS) else np.expand_dims(rcond, -1)
+    is_large = sizes > share * np.max(sizes, axis=-1, keepdims=True)
+    inverse = np.where(is_large, 1.0, 0.0) / np.where(is_large, values, 1.0)
+    return np.matmul(vectors * np.expand_dims(inverse, -2), adjoint(vectors))
+
+
 @register_numpy_function(np.linalg.pinv)
 def _(
     a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE
@@ -441,7 +455,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 def _lstsq(a: Any, b: Any, rcond: float) -> tuple[Any, Any, Any]:
     x, _, rank, s = np.linalg.lstsq(a, b, rcond)
-    return x, np.asarray(rank), s
+    return x, rank, s
 
 
 # The residuals are computed from the solution: their number depends on the rank.

@@ -130,6 +130,12 @@ _between.register_kernel(
 )
 
 
+@_between.register_kernel("cuda")
+def _(start: Any, stop: Any, num: int, endpoint: bool) -> Any:
+    places = numbers(0, num, stop if isinstance(start, NUMBERS) else start)
+    return _lines(places, start, stop, num, endpoint, _rank_of(start, stop))
+
+
 @_between.register_fake
 def _(start: Any, stop: Any, num: int, endpoint: bool) -> FakeArray:
     if num < 0:

@@ -57,6 +57,7 @@ from customop.numpy.rules import (
     batch_first,
     device_of,
     fit,
+    in_c_order,
     in_order_of,
     is_complex,
     keep_order,
@@ -365,6 +366,14 @@ def _(primals: Any, tangents: Any) -> Any:
 def cholesky(a: Any, upper: bool = False) -> Any:
     # Not by upper=False, which some versions of CuPy do not take.
     return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
+
+
+@cholesky.register_kernel("cuda")
+def _(a: Any, upper: bool = False) -> Any:
+    # CuPy's reads the lower triangle alone (14.2).
+    if not upper:
+        return np.linalg.cholesky(a)
+    return in_c_order(adjoint(np.linalg.cholesky(adjoint(a))))
 
 
 @register_numpy_function(np.linalg.cholesky)

@@ -538,6 +538,10 @@ _unique: Operator[..., Any] = numpy_operator(
     _unique_kernel,
     tags=Tag.dynamic_output_shape,
 )
+_unique.register_kernel(
+    "cuda",  # CuPy sorts always (14.2)
+    lambda x, axis, equal_nan, is_sorted: _unique_kernel(x, axis, equal_nan, True),
+)
 no_gradient(_unique)
 
 
@@ -699,6 +703,12 @@ def _(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 _isin: Operator[..., Any] = numpy_operator(
     "isin",
     "(Array element, Array test, bool assume_unique, bool invert, str? method) -> Array",
+    lambda element, test, assume_unique, invert, method: np.isin(
+        element, test, assume_unique, invert
+    ),
+)
+_isin.register_kernel(
+    "cpu",
     lambda element, test, assume_unique, invert, method: np.asarray(
         np.isin(element, test, assume_unique, invert, kind=method)
     ),

@@ -40,7 +40,7 @@ from customop.numpy.arguments import (
     whole,
 )
 from customop.numpy.cumulative import cumprod, cumsum, prod
-from customop.numpy.index_operators import numbers
+from customop.numpy.index_operators import constant, numbers
 from customop.numpy.reductions import (
     all_,
     any_,
@@ -103,6 +103,24 @@ def _last(ufunc: np.ufunc, x: Any, axis: int, keepdims: bool, dtype: Any) -> Any
 _reduce_: Operator[..., Any] = reduction_of(
     "reduce", _reduce_kernel, ", str ufunc='add', dtype? dtype=None"
 )
+
+
+@_reduce_.register_kernel("cuda")
+def _(
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    ufunc: str = "add",
+    dtype: Any = None,
+) -> Any:
+    # Of its ufuncs CuPy has `reduce` for additions and multiplications (14.2).
+    function = _REDUCTIONS.get(ufunc)
+    if function is None:
+        return _reduce_kernel(x, axis, keepdims, ufunc, dtype)
+    return function(cast(x, dtype), axis=as_axis(axis), keepdims=keepdims)
+
+
+_REDUCTIONS = {"fmax": np.nanmax, "fmin": np.nanmin}
 
 
 def _reduce_shares(x: Any, y: Any, axis: Any, keepdims: bool, name: str) -> Any:
@@ -225,6 +243,12 @@ reduceat: Operator[..., Any] = numpy_operator(
     "reduceat",
     "(Array x, int[] indices, int axis, str ufunc, dtype? dtype=None) -> Array",
     _reduceat_kernel,
+)
+reduceat.register_kernel(
+    "cuda",  # whose indices are an array of the device
+    lambda x, indices, axis, ufunc, dtype: getattr(np, ufunc).reduceat(
+        x, constant(np.asarray(indices), x), axis=axis, dtype=dtype
+    ),
 )
 reduceat.register_sample_inputs(
     lambda: [

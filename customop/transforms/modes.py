@@ -57,6 +57,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _with_numbers_moved(values: list[Any]) -> list[Any]:
+    """Move the fakes of NumPy's scalars to the device of the arrays, as a call does."""
+
+    def is_number(value: Any) -> bool:
+        return type(value) is FakeArray and not value.shape and value.device == "cpu"
+
+    devices = {v.device for v in values if type(v) is FakeArray and not is_number(v)}
+    if len(devices) != 1:
+        return values
+    (device,) = devices
+    return [make_fake((), v.dtype, (), device) if is_number(v) else v for v in values]
+
+
 class FakeMode(Mode):
     """A mode in which every operator runs its fake kernel.
 
@@ -87,6 +100,8 @@ class FakeMode(Mode):
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
         values = [map_nested(value, to_fake) for value in args]
+        if len({v.device for v in values if type(v) is FakeArray}) > 1:
+            values = _with_numbers_moved(values)
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)

@@ -21,13 +21,19 @@ from tests.tiers import is_in_fifth
 
 def all_samples() -> list[Sample]:
     """The samples of every module ``samples_*`` of this package."""
+    return [sample for samples in families().values() for sample in samples]
+
+
+def families() -> dict[str, list[Sample]]:
+    """Return the samples of each module ``samples_*``, by the rest of its name."""
     names = sorted(m.name for m in pkgutil.iter_modules(table.__path__))
-    modules = [
-        importlib.import_module(f"{table.__name__}.{name}")
+    return {
+        name.removeprefix("samples_"): importlib.import_module(
+            f"{table.__name__}.{name}"
+        ).SAMPLES
         for name in names
         if name.startswith("samples_")
-    ]
-    return [sample for module in modules for sample in module.SAMPLES]
+    }
 
 
 def over(

@@ -338,6 +338,7 @@ def device_array(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
     module = types.ModuleType("cupy")
     cls = type("ndarray", (DeviceArray,), {})
     module.ndarray = cls  # type: ignore[attr-defined]
+    module.full = lambda *args: cls(np.full(*args))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", module)
     return cls
 
@@ -358,10 +359,10 @@ def test_cuda_and_cpu_arrays_do_not_mix(device_array: Callable[[Any], Any]) -> N
 
 
 def test_numpy_scalar_beside_a_cuda_array(device_array: Callable[[Any], Any]) -> None:
-    """A NumPy scalar goes with a CuPy array."""
+    """A NumPy scalar goes with a CuPy array: the kernel gets two arrays of CuPy."""
     op = define("(Array x, Array y) -> str", lambda x, y: "cpu")
-    op.register_kernel("cuda", lambda x, y: "cuda")
-    assert op(device_array([1.0]), np.float64(1.0)) == "cuda"
+    op.register_kernel("cuda", lambda x, y: f"{type(y) is type(x)} {y.dtype}")
+    assert op(device_array([1.0]), np.float32(1.0)) == "True float32"
 
 
 def test_cuda_results_must_be_cuda(device_array: Callable[[Any], Any]) -> None:
