@@ -180,7 +180,9 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
 def _held(fn: FunctionType) -> list[Any]:
     """List what a function holds: its closure, but for numbers, and its defaults."""
     if "watched_as" in fn.__dict__:
-        return [fn.__dict__["watched_as"]]  # the user's: what else it holds is the package's own
+        return [
+            fn.__dict__["watched_as"]
+        ]  # the user's: what else it holds is the package's own
     found = []
     for cell in fn.__closure__ or ():
         try:
