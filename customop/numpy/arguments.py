@@ -291,7 +291,8 @@ def as_array(value: Any) -> Any:
         return ops.np.full([], value, np.asarray(plain(value)).dtype)
     if isinstance(value, list | tuple) and any(_holds_array(v) for v in value):
         return np.stack([as_array(v) for v in value])
-    return np.asarray(value)[()]
+    found = np.asarray(value)
+    return found if found.dtype == object else found[()]  # an object has no shape
 
 
 def _holds_array(value: Any) -> bool:

@@ -395,10 +395,11 @@ def value_for(x: Any, value: Any) -> Any:
         return full_like(x, as_held(value, x.dtype), x.dtype, [])
     if not hasattr(value, "shape"):
         value = as_array(value)
-    if type(value) is np.ndarray and value.dtype != x.dtype:
+    is_number = isinstance(value, np.generic) and not hasattr(given, "shape")
+    if (is_number or type(value) is np.ndarray) and value.dtype != x.dtype:
         cast = np.empty(value.shape, x.dtype)
         cast[...] = given  # with NumPy's errors and warnings
-        return cast
+        return cast[()]
     if value.dtype == x.dtype:
         return value
     return value.astype(x.dtype)
