@@ -2,6 +2,8 @@
 
 A child has one thread. A lock that another thread held at the fork would stay taken, and
 what it guards may be half changed. So a thread that forks first takes all these locks.
+It does not wait for ever: the holder of one may fork, too, and wait for a lock of another
+library that this thread has taken to fork.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Lock(Protocol):
-    def acquire(self, blocking: bool = ...) -> bool: ...
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
     def release(self) -> None: ...
 
 
@@ -31,6 +33,8 @@ _beginning = RLock()
 _imports: WeakSet[Any] = WeakSet()
 # Thread -> the locks that it has taken to fork.
 _taken: dict[int, list[_Lock]] = {}
+# Longest wait of a fork for one lock, in seconds.
+_PATIENCE = 5.0
 
 
 def free_after_fork(lock: L) -> L:
@@ -65,20 +69,29 @@ def _take() -> None:
     waited: _Lock | None = _beginning
     while waited is not None:
         _free()
-        waited.acquire()
+        if not waited.acquire(timeout=_PATIENCE):
+            _take_others(taken, waited, goes_on=True)
+            return
         taken.append(waited)
         waited = _take_others(taken, waited)
 
 
-def _take_others(taken: list[_Lock], first: _Lock) -> _Lock | None:
+def _take_others(
+    taken: list[_Lock], first: _Lock, goes_on: bool = False
+) -> _Lock | None:
     """Take the other locks, and return one that another thread holds, if any."""
-    for locks in ([_beginning], [*_locks, *_imports]):
-        for lock in locks:
-            if lock is not first:
-                if not lock.acquire(blocking=False):
-                    return lock
-                taken.append(lock)
+    for lock in _all():
+        if lock is first:
+            continue
+        if lock.acquire(blocking=False):
+            taken.append(lock)
+        elif not goes_on:
+            return lock
     return None
+
+
+def _all() -> list[_Lock]:
+    return [_beginning, *_locks, *_imports]
 
 
 def _free() -> None:
@@ -87,5 +100,16 @@ def _free() -> None:
         taken.pop().release()
 
 
+def _free_in_child() -> None:
+    """Free all locks, also those that another thread of the parent holds."""
+    held = {id(lock) for lock in _taken[get_ident()]}
+    _free()
+    for lock in _all():
+        if id(lock) not in held:
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001  # as `threading` does
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_take, after_in_parent=_free, after_in_child=_free)
+    os.register_at_fork(
+        before=_take, after_in_parent=_free, after_in_child=_free_in_child
+    )
