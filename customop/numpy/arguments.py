@@ -198,7 +198,7 @@ def _at_tracing(shape: Sequence[Any]) -> tuple[int, ...]:
 
 def wide_to(x: Any, shape: Sequence[Any]) -> Any:
     """Broadcast an array as NumPy does, also a constant to a symbolic shape."""
-    if type(x) is np.ndarray and sizes.is_symbolic(shape):
+    if isinstance(x, np.ndarray | np.generic) and sizes.is_symbolic(shape):
         return ops.np.broadcast_to(x, shape)
     return np.broadcast_to(x, shape)
 

@@ -467,6 +467,12 @@ def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:
 # ---- functions that take elements along axes ----
 
 
+def _as_places(indices: Any) -> Any:
+    """Return index arrays; a number is one without axes, whose bounds are checked."""
+    found = as_array(indices)
+    return np.asarray(found) if isinstance(found, np.generic) else found
+
+
 @register_numpy_function(np.take)
 def _(
     a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
@@ -476,7 +482,7 @@ def _(
         a, axis = np.ravel(a), 0
     a = lined(a, axis)
     axis = normalize_axis_index(axis, len(shape_of(a)))
-    places = as_array(indices)
+    places = _as_places(indices)
     if has_none(a.shape[:axis]):  # NumPy does not look at the indices
         return np.reshape(a, (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :]))
     if mode == "wrap":
@@ -496,7 +502,7 @@ def _(
 
 @register_numpy_function(np.take_along_axis)
 def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    places = as_array(indices)
+    places = _as_places(indices)
     if not is_integer(places.dtype):
         raise ArgumentError(
             f"np.take_along_axis: indices of dtype {places.dtype}, must be integers",

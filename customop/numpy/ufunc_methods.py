@@ -380,6 +380,9 @@ def _reduce(
     mask = None if where is True else as_array(where)
     known = [begin for begin, value in _BEGIN.items() if value is initial]
     begin, start = (known[0], 0) if known else ("value", initial)
+    if isinstance(start, np.ndarray | np.generic) or not hasattr(start, "shape"):
+        with np.errstate(all="ignore"):  # NumPy's own errors for what does not fit
+            ufunc.reduce(np.ones(1, dtype_of(a)), dtype=dtype, initial=start)
     return _reduce_some(a, axes, keeps_axes(keepdims), name, dtype, mask, begin, start)
 
 

@@ -233,6 +233,7 @@ _sums_at = whole_operator(
 _sums_at.register_sample_inputs(
     lambda: [
         (np.arange(4.0), [np.array([0, 2, 0])], np.array([0.5, 1.5, -3.0]), False),
+        (np.ones(2, np.float32), [np.array([1])], np.array([2.0], np.float32), True),
         (np.ones((3, 2)), [None, np.array([1, 1])], np.full((3, 2), 0.7), True),
     ]
 )
