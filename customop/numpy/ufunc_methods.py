@@ -35,6 +35,7 @@ from customop.numpy.arguments import (
     keeps_axes,
     numpy_refuses,
     reduced_axes,
+    shape_of,
     spread,
     typical,
     whole,
@@ -380,7 +381,8 @@ def _reduce(
     mask = None if where is True else as_array(where)
     known = [begin for begin, value in _BEGIN.items() if value is initial]
     begin, start = (known[0], 0) if known else ("value", initial)
-    if isinstance(start, np.ndarray | np.generic) or not hasattr(start, "shape"):
+    is_plain = isinstance(start, np.ndarray | np.generic) or not hasattr(start, "shape")
+    if is_plain and not shape_of(start):
         with np.errstate(all="ignore"):  # NumPy's own errors for what does not fit
             ufunc.reduce(np.ones(1, dtype_of(a)), dtype=dtype, initial=start)
     return _reduce_some(a, axes, keeps_axes(keepdims), name, dtype, mask, begin, start)

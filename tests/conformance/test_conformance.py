@@ -363,8 +363,16 @@ def test_operators_have_all_rules() -> None:
 
 @pytest.mark.exhaustive
 def test_every_operator_has_a_sample() -> None:
-    """The samples use every operator of NumPy that takes arrays."""
-    missing = {name for name in BUILT_IN if _takes_arrays(all_operators()[name])}
+    """The samples use every operator of NumPy that takes arrays, but for those with bodies.
+
+    The samples see the operators of their bodies.
+    """
+    operators = {name: all_operators()[name] for name in BUILT_IN}
+    missing = {
+        name
+        for name, op in operators.items()
+        if _takes_arrays(op) and COMPOSITE not in op.rows
+    }
     is_first = checks.first_of_functions(SAMPLES)
     order = sorted(range(len(SAMPLES)), key=lambda i: not is_first[i])  # they use most
     for i in order:

@@ -407,7 +407,8 @@ def _plan(
     args: Any,
 ) -> Any:
     """Run a call under reverse mode, and record what its backward pass needs."""
-    op: Any = table()  # which is being called
+    op = table()
+    assert op is not None  # it is being called
     call = TrackedCall(interpreter, op, FunctionNode, args)
     inputs = call.values[0]
     if not call.edges:
