@@ -93,7 +93,8 @@ class Library:
     ``CompositeExplicitAutograd``    kernel for all kinds, same as ``"default"``
     ``Meta``                         fake kernel
     ``CompositeImplicitAutograd``    body made of operators; it serves every kind, and
-                                     transforms see its operators
+                                     transforms see its operators; graphs do too,
+                                     unless there is a kernel for ``CPU``
     ``Autograd``                     a `Formula`, or a function that replaces the
                                      operator while gradients are computed
     ``FuncTorchBatched``             batching rule, as for `register_vmap`

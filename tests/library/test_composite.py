@@ -56,6 +56,29 @@ def test_a_composite_body_is_differentiated_by_a_tape(composite: Any) -> None:
     np.testing.assert_allclose(x.grad, 2 * np.cos(X))
 
 
+@pytest.mark.parametrize("trace", [co.make_fx, lambda fn: lambda x: co.compile(fn)])
+def test_a_graph_keeps_the_call_for_a_kernel_of_its_own(
+    composite: Any, lib: co.Library, trace: Any
+) -> None:
+    """It runs that kernel, which the body may repeat only up to rounding."""
+    calls = []
+
+    def kernel(x: Any, k: float) -> Any:
+        calls.append(1)
+        return np.sin(x) * k
+
+    lib.impl("ksin", kernel, "CPU")
+    program = trace(lambda x: composite(x, k=3.0) + 1.0)(X)
+    calls.clear()
+    np.testing.assert_allclose(program(X), 3 * np.sin(X) + 1.0)
+    assert calls == [1]
+    slope = co.grad(lambda x: composite(x, k=3.0).sum())
+    np.testing.assert_allclose(slope(X), 3 * np.cos(X))
+    np.testing.assert_allclose(trace(slope)(X)(X), 3 * np.cos(X))
+    rows = np.stack([X, 2 * X])
+    np.testing.assert_allclose(trace(co.vmap(composite))(rows)(rows), 2 * np.sin(rows))
+
+
 def test_a_composite_body_is_batched(composite: Any) -> None:
     """Vmap sees the body, without a rule and without a loop."""
     rows = np.arange(6.0).reshape(3, 2)
