@@ -544,8 +544,13 @@ def _name_of_users(fn: Callable[..., Any] | None) -> str:
 def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
     """Return the mode or transform that handles a call, or None."""
     top = mode_for(op) if open_modes or op.sees_seed else None
-    values = [args[slot] for slot in op.array_slots]
-    return highest(top, [*values, *nested_leaves(op, args)])
+    for slot in op.array_slots:
+        value = args[slot]
+        if isinstance(value, Tracer):
+            interpreter = value.interpreter
+            if top is None or interpreter.level > top.level:
+                top = interpreter
+    return highest(top, nested_leaves(op, args)) if op.nested_slots else top
 
 
 def mode_for(op: RuleTable) -> Mode | None:

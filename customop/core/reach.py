@@ -78,6 +78,7 @@ class Walk:
         self._known: set[tuple[int, str]] = set()
         self._members: dict[type, Mapping[str, Any]] = {}
         self._waiting: list[tuple[Any, str]] = []
+        self._step_of: dict[type, Callable[[Any, Any, str], None]] = {**self._steps}
 
     def walk(self, items: Iterable[tuple[Any, str]]) -> None:
         """Walk from values with labels, such as ``model.layers``."""
@@ -136,15 +137,24 @@ class Walk:
     # ---- values ----
 
     def _enter(self, value: Any, label: str) -> None:
-        step = self._steps.get(type(value))
-        if step is None:  # of a subclass, if any
-            step = next(
-                (s for c, s in self._steps.items() if isinstance(value, c)), None
-            )
+        step = self._step_of.get(type(value))
         if step is None:
-            self.look_at_object(value, label)
-        else:
-            step(self, value, label)
+            step = self._step_of_base(value)
+        step(self, value, label)
+
+    def _step_of_base(self, value: Any) -> Callable[[Any, Any, str], None]:
+        """Return the step for a class that has none, and keep it for other instances.
+
+        Instances of a class that defines `__class__` may pass for those of any class.
+        """
+        found = [step for base, step in self._steps.items() if isinstance(value, base)]
+        step = found[0] if found else type(self).look_at_object
+        cls = type(value)
+        if cls.__getattribute__ is object.__getattribute__ and not any(
+            "__class__" in vars(base) for base in cls.__mro__[:-1]
+        ):
+            self._step_of[cls] = step
+        return step
 
     def _container(self, value: Any, label: str) -> None:
         self.holds(value, label)

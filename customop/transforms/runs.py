@@ -130,9 +130,11 @@ def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
         _add(key, parts, [fn])
         return _subject(tuple(key), parts)
     code = fn.__code__
-    # Not what inner functions name, which would take long.
-    found = map(fn.__globals__.get, all_names_in(code)[1])
-    held = [value for value in found if type(value) not in _QUIET]
+    held: list[Any] = []
+    if "watched_as" not in fn.__dict__:  # else its globals are the package's
+        # Not what inner functions name, which would take long.
+        found = map(fn.__globals__.get, all_names_in(code)[1])
+        held = [value for value in found if type(value) not in _QUIET]
     if fn.__closure__ is not None or fn.__defaults__ or fn.__kwdefaults__:
         held += _held(fn)
     if not held:  # the usual case
@@ -180,9 +182,7 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
 def _held(fn: FunctionType) -> list[Any]:
     """List what a function holds: its closure, but for numbers, and its defaults."""
     if "watched_as" in fn.__dict__:
-        return [
-            fn.__dict__["watched_as"]
-        ]  # the user's: what else it holds is the package's own
+        return [fn.__dict__["watched_as"]]  # of the user: all else is the package's
     found = []
     for cell in fn.__closure__ or ():
         try:

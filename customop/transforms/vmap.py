@@ -102,20 +102,22 @@ def vmap(
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
         run: Any = random_draws.drawing_rows(fn) if is_different else fn
-        now = subject
-        if now is not None and (kwargs or len(args) > 1):
-            now = subject_with(now, fn, randomness, (*args, *kwargs.values()))
-        if now is not None and not now.is_bare:
-            run = watch(run, now, name)
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
+                if subject is not None and not subject.is_bare:
+                    run = watch(run, subject, name)
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
                 return _run_one(run, batch, x, name)  # type: ignore[no-any-return]  # as fn
         leaves: Sequence[Any] = args
         structure = None
         dims = None if kwargs else _plain_axes(in_dims, args)
+        if subject is not None:
+            # A generator may be among the arguments that are not all plain arrays.
+            others = (*args, *kwargs.values()) if dims is None else ()
+            now = subject_with(subject, fn, randomness, others)
+            run = run if now.is_bare else watch(run, now, name)
         if dims is None:
             try:
                 leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
@@ -284,9 +286,9 @@ def _run(
         batch.inputs = leaves
     # The same as `with batch, RandomnessMode(batch)` without four frames: 1.3 us of 6.
     mode = RandomnessMode(batch)
-    before = current_mode.get()
+    token = None
     try:
-        current_mode.set(mode)
+        token = current_mode.set(mode)
         if structure is None:
             out = fn(*rows)
         else:
@@ -309,7 +311,10 @@ def _run(
             mode.check_writes()
         return found
     finally:
-        current_mode.set(before)
+        if token is None:  # an interrupt came in between
+            current_mode.set(mode.outer)
+        else:  # a third less
+            current_mode.reset(token)
         batch.end()
 
 
@@ -321,9 +326,9 @@ def _run_one(
     row = BatchTracer(batch, x, 0)
     row.box_origin = x
     mode = RandomnessMode(batch)
-    before = current_mode.get()
+    token = None
     try:
-        current_mode.set(mode)
+        token = current_mode.set(mode)
         out = fn(row)
         if type(out) is BatchTracer and out.interpreter is batch and out.dim == 0:
             found = out.below
@@ -343,7 +348,10 @@ def _run_one(
             mode.check_writes()
         return found
     finally:
-        current_mode.set(before)
+        if token is None:  # an interrupt came in between
+            current_mode.set(mode.outer)
+        else:  # a third less
+            current_mode.reset(token)
         batch.alive = batch.runs_plans = False
         if batch.written_inputs:
             batch.end()
