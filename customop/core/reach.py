@@ -369,6 +369,8 @@ class ValueSearch(Walk):
     found : list
     is_fixed : bool
         Whether only names were read, so that `is_same` can tell whether it still holds.
+    reads_texts : bool
+        Whether code takes globals or modules by texts, so that it may reach any value.
     """
 
     takes_all = True
@@ -379,6 +381,7 @@ class ValueSearch(Walk):
         super().__init__()
         self.found: list[Any] = []
         self.is_fixed: bool = True
+        self.reads_texts: bool = False
         self._slots: list[HeldName] = []
         self._is_wanted = is_wanted
         self.walk((value, "") for value in values)
@@ -395,6 +398,9 @@ class ValueSearch(Walk):
                 HeldName(Members(value), key, getattr(value, key), "")
                 for key in ("__code__", "__defaults__")
             ]
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            self.is_fixed = False
+            self.go_on(value.ravel().tolist())
         return not isinstance(value, _CLOSED)
 
     def reads(self, slot: HeldName) -> None:
@@ -433,6 +439,8 @@ class ValueSearch(Walk):
         """Return all names in a code object, as any kind of name: that is quick."""
         _, all_names, imports = all_names_in(code)
         names = frozenset(all_names)
+        if not _ANY_BY_TEXT.isdisjoint(names):
+            self.reads_texts, self.is_fixed = True, False
         return CodeNames(names, names, names if imports else _NONE, _NONE, False, False)
 
 
@@ -602,6 +610,10 @@ _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_
 # Names of what takes attributes by texts.
 _BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
 _MODULES_BY_TEXT = frozenset(("modules", "import_module", "__import__"))
+# Names of what takes globals, modules or frames, so that code may reach anything.
+_ANY_BY_TEXT = _MODULES_BY_TEXT | frozenset(
+    ("globals", "eval", "exec", "_getframe", "currentframe", "get_objects")
+)
 # Names of errors, or of what catches them, that a missing attribute or global raises.
 _CAUGHT = frozenset(
     ("AttributeError", "NameError", "LookupError", "Exception", "BaseException")

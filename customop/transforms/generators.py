@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -59,11 +60,23 @@ class DrawWatch:
     ----------
     drawn : list
         These generators.
+    reaches : bool
+        Whether the function can reach a generator.
+    arrays : list of np.ndarray
+        Arrays that the function can reach, and that are not arguments.
     """
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any] = ()) -> None:
         self.drawn: list[Any] = []
-        self._sources = sources(fn, args)
+        search = ValueSearch(_is_source, [fn, *args])
+        self._sources = _distinct(search)
+        self.reaches: bool = bool(self._sources)
+        given = [*map(id, args)]
+        self.arrays: list[np.ndarray] = [
+            value
+            for key, value in search.seen.items()
+            if isinstance(value, np.ndarray) and key not in given
+        ]
         module = sys.modules.get("numpy.random")
         # Another thread may draw from it, too.
         is_alone = threading.active_count() == 1
@@ -191,6 +204,7 @@ def watching(
         watch.look()
         for source in {id(source): source for source in watch.drawn}.values():
             report(error(source), is_sampled=is_sampled)
+        subject.reaches = subject.reaches or watch.reaches
         subject.note_watched()
         return out
 
@@ -295,8 +309,19 @@ def _nothing() -> None:
 
 
 def _distinct(search: ValueSearch) -> list[Any]:
-    known = map(_known, search.found)
-    return list({id(source): source for source in known}.values())
+    found = [*search.found]
+    if search.reads_texts and threading.active_count() == 1:
+        found += _existing()
+    return list({id(source): source for source in map(_known, found)}.values())
+
+
+def _existing() -> list[Any]:
+    """List all generators that exist. It takes 10 ms, and only odd code needs it."""
+    python: Any = sys.modules.get("random")
+    module: Any = sys.modules.get("numpy.random")
+    kinds = [] if python is None else [python.Random]
+    kinds += [] if module is None else [module.Generator, module.RandomState]
+    return [item for item in gc.get_objects() if type(item) in kinds]
 
 
 def _known(source: Any) -> Any:

@@ -67,7 +67,8 @@ def vmap(
         for each row: one draw for all rows, then the next one. Other draws of NumPy and
         Python are one for all rows. Without ``"same"`` they are an error where the first
         run of `fn` draws: from ``np.random``, from a generator that it can reach, also
-        through other functions and objects, or from one that it makes without a seed.
+        through other functions and objects, or from one that it makes without a seed. If
+        it can reach a generator, its later runs are watched, too.
     chunk_size : int, optional
         Rows to run at a time, to save memory; all by default.
 
