@@ -18,10 +18,11 @@ if __package__:
 else:
     from table import Run, as_markdown, read_json  # python tests/benchmarks
 
-__all__ = ["PAGES", "RUN", "update"]
+__all__ = ["PAGES", "PROGRAMS", "RUN", "update"]
 
 _ROOT = Path(__file__).parents[2]
 RUN = _ROOT / "examples/guide/benchmarks.json"
+PROGRAMS = _ROOT / "examples/guide/programs.json"
 
 
 class Comparison(NamedTuple):

@@ -24,7 +24,9 @@ __all__ = [
     "over",
     "ratio",
     "read_json",
+    "show_time",
     "this_run",
+    "today",
 ]
 
 _HEAD = ("what", "ours", "against", "measured", "budget", "met", "others")
@@ -152,8 +154,12 @@ class Run(NamedTuple):
 
 def this_run(rows: Iterable[Row]) -> Run:
     """The run that ends now, on this machine."""
-    today = dt.datetime.now(dt.UTC).date()
-    return Run(today.isoformat(), machine(), list(rows))
+    return Run(today(), machine(), list(rows))
+
+
+def today() -> str:
+    """The date of a run that ends now."""
+    return dt.datetime.now(dt.UTC).date().isoformat()
 
 
 def as_markdown(run: Run) -> str:
