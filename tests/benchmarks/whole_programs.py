@@ -302,12 +302,16 @@ def flow(lib: Library) -> Function:
         near = xp.roll(x, 1, 0) + xp.roll(x, -1, 0) + xp.roll(x, 1, 1)
         return near + xp.roll(x, -1, 1) - 4.0 * x
 
+    times = lib.constant(h * np.ones(10))
+
+    def step(w: Any, h: Any) -> Any:
+        stream = xp.fft.irfft2(xp.fft.rfft2(w) * inverse)
+        carried = slope(stream, 1) * slope(w, 0) - slope(stream, 0) * slope(w, 1)
+        w = w + h * (0.1 * around(w) - carried)
+        return w, w[0, 0]
+
     def loss(w: Any) -> Any:
-        for _ in range(10):
-            stream = xp.fft.irfft2(xp.fft.rfft2(w) * inverse)
-            carried = slope(stream, 1) * slope(w, 0) - slope(stream, 0) * slope(w, 1)
-            w = w + h * (0.1 * around(w) - carried)
-        return xp.mean((w - wanted) ** 2)
+        return xp.mean((lib.scan(step, w, times)[0] - wanted) ** 2)
 
     return loss
 
@@ -544,7 +548,10 @@ PROGRAMS: dict[str, Program] = {
     ),
     "Sinkhorn, 100 iterations": Program(sinkhorn, _sized(40, 2)),
     "registration, 128 x 128": Program(
-        registration, lambda r: (np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]) + 0.003,)
+        registration,
+        lambda r: (
+            np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]) + 0.003 * r.normal(size=6),
+        ),
     ),
     **{
         f"pointwise, 1e{n}": Program(pointwise, _sized(10**n), gradient=False)
