@@ -26,6 +26,7 @@ extensions = [
     "numpydoc",
     "sphinx_design",
     "sphinx_copybutton",
+    "sphinx_codeautolink",
     "extension",
 ]
 exclude_patterns = ["extension"]
@@ -47,6 +48,12 @@ numpydoc_xref_param_type = True
 DEFAULT_LINKS.clear()
 # Where torch is not installed, which is large, its page has what the docstrings say.
 autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
+
+# ---- names in code lead to the reference ----
+
+codeautolink_concat_default = True  # the blocks of a page are one program
+codeautolink_warn_on_missing_inventory = False
+codeautolink_warn_on_failed_resolve = False
 
 # ---- looks: nothing comes from the network ----
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 if __package__:
@@ -18,16 +19,16 @@ __all__ = [
     "as_json",
     "as_text",
     "first_calls",
+    "in_words",
     "later_calls",
     "read_json",
-    "slower_than",
 ]
 
 EAGER, COMPILED = "eager", "compiled"
 # "first" or "later" -> library -> seconds.
 Times = dict[str, dict[str, float]]
 _COLUMNS = {
-    "NumPy": "NumPy, value alone",
+    "NumPy": "NumPy, no gradient",
     EAGER: "eager",
     COMPILED: "compiled",
     "jax": "jax.jit",
@@ -84,12 +85,12 @@ def as_text(name: str, times: Times) -> str:
 # ---- pages ----
 
 
-def later_calls(run: ProgramRun) -> str:
+def later_calls(run: ProgramRun, names: Sequence[str] | None = None) -> str:
     """A table of later calls, with the ratio of compiled to jax.jit."""
     head = ["program", *_COLUMNS.values(), "compiled / jax.jit"]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
-    for name, times in run.rows.items():
-        later = times["later"]
+    for name in run.rows if names is None else names:
+        later = run.rows[name]["later"]
         ratio = f"{later[COMPILED] / later['jax']:.2g}"
         lines.append([name, *(_shown(later.get(n)) for n in _COLUMNS), ratio])
     return _as_markdown(lines)
@@ -97,22 +98,53 @@ def later_calls(run: ProgramRun) -> str:
 
 def first_calls(run: ProgramRun) -> str:
     """A table of first calls of what compiles."""
-    lines = [["program", "compiled", "jax.jit"], ["---", "---:", "---:"]]
+    head = ["program", "compiled", "jax.jit", "compiled / jax.jit"]
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
     for name, times in run.rows.items():
-        first = times["first"]
-        lines.append([name, _shown(first[COMPILED]), _shown(first.get("jax"))])
+        ours, other = times["first"][COMPILED], times["first"]["jax"]
+        lines.append([name, _shown(ours), _shown(other), f"{ours / other:.2g}"])
     return _as_markdown(lines)
 
 
-def slower_than(run: ProgramRun, peer: str, what: str = COMPILED) -> dict[str, float]:
-    """The programs that take more time than a peer needs, with the ratio; worst first."""
-    found = {
-        name: times["later"][what] / times["later"][peer]
-        for name, times in run.rows.items()
+def in_words(run: ProgramRun, most: int | None = None) -> str:
+    """Where JAX and torch are faster and by how much, and the machine.
+
+    With `most`, only so many programs are named for each.
+    """
+    firsts = [t["first"][COMPILED] / t["first"]["jax"] for t in run.rows.values()]
+    return (
+        f"It is not faster everywhere. {_faster(run, 'jax', 'jax.jit', most)}"
+        f" {_faster(run, 'torch', 'torch', most)} The first call of a compiled function takes"
+        f" {min(firsts):.2f} to {max(firsts):.2f} of the time of that of jax.jit. Measured on"
+        f" {run.date} in one run, on one core, in processor time; compare the times in a row:"
+        f" {run.machine}"
+    )
+
+
+def _faster(run: ProgramRun, peer: str, name: str, most: int | None) -> str:
+    """The programs on which a peer needs less time than what is compiled; worst first."""
+    ratios = {
+        program: times["later"][COMPILED] / times["later"][peer]
+        for program, times in run.rows.items()
         if peer in times["later"]
     }
-    slower = {name: ratio for name, ratio in found.items() if ratio > 1.05}
-    return dict(sorted(slower.items(), key=lambda item: -item[1]))
+    slower = sorted((ratio, p) for p, ratio in ratios.items() if ratio > 1.05)[::-1]
+    if not slower:
+        return f"{name} is not faster than compiled on any of {len(ratios)} programs."
+    shown = [f"{ratio:.2g} times on {_in_brackets(p)}" for ratio, p in slower[:most]]
+    rest = len(slower) - len(shown)
+    if rest:
+        shown.append(f"{slower[len(shown)][0]:.2g} times or less on {rest} others")
+    return (
+        f"{name} is faster than compiled on {len(slower)} of {len(ratios)} programs:"
+        f" {', '.join(shown)}."
+    )
+
+
+def _in_brackets(program: str) -> str:
+    """The name of a program for a list: ``RNN (50 steps)``."""
+    name, _, rest = program.partition(", ")
+    return f"{name} ({rest})" if rest else name
 
 
 def _shown(seconds: float | None) -> str:

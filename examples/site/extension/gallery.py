@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import customop
 from extension.files import write, write_bytes
-from extension.programs import about, blocks
+from extension.programs import Block, about, blocks
+from extension.thumbnails import thumbnail
 
 __all__ = ["STORED", "make"]
 
@@ -57,6 +58,8 @@ def make(source: Path, target: Path, cache: Path) -> None:
         if result.picture:
             name = f"{path.stem}{'.svg' if b'<svg' in result.picture[:500] else '.png'}"
             write_bytes(target / name, result.picture)
+            small = thumbnail(path.stem, result.picture)
+            write_bytes(target / f"{path.stem}_small.png", small)
         write(target / f"{path.stem}.md", "\n".join(_page(path, result, name)))
     write(target / "plugin.md", _plugin(source / "plugin"))
     for group, names in _groups(paths).items():
@@ -134,17 +137,35 @@ def _stored(path: Path) -> Done:
 
 def _page(path: Path, done: Done, picture: str) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
-    title, rest = about(text)
-    yield f"# {title}\n\n{rest}\n"
+    title, sentence, rest = about(text)
+    yield f"# {title}\n\n{sentence}\n\n{rest}\n"
     if picture:
         yield f"![What {path.name} draws]({picture}){{.drawn}}\n"
     for block, printed in zip(blocks(text), done.printed, strict=True):
         yield f"{block.prose}\n"
-        if block.code.strip():
-            yield f"````python\n{block.code.strip(chr(10))}\n````\n"
+        code = block.code.strip("\n")
+        if code.strip():
+            folded = _folded(block)
+            listing = f"````python\n{code}\n````\n"
+            yield f":::::{{dropdown}} {folded}\n{listing}:::::\n" if folded else listing
         if printed:
             yield f":::{{code-block}} none\n:class: printed\n\n{printed.rstrip()}\n:::\n"
     yield f"The whole program is {{download}}`{path.name} <../../{path.name}>`.\n"
+
+
+# Beginnings of code around the model -> the title of the fold that holds it.
+_AROUND = {
+    r"(from __future__ |import |\"\"\")": "Imports",
+    r"(.*\n)*.*argparse\.ArgumentParser\(": "Options and the main program",
+    r"if \"--picture\" in sys\.argv": "The code of the picture",
+}
+
+
+def _folded(block: Block) -> str:
+    """Return the title of the fold for code that is not what the program is about, or ""."""
+    code = block.code.strip()
+    found = (title for start, title in _AROUND.items() if re.match(start, code))
+    return next(found, "")
 
 
 def _groups(paths: list[Path]) -> Mapping[str, list[Path]]:
@@ -153,19 +174,12 @@ def _groups(paths: list[Path]) -> Mapping[str, list[Path]]:
 
 
 def _card(path: Path, target: Path) -> Iterator[str]:
-    title, _ = about(path.read_text(encoding="utf-8"))
-    short = title.partition(":")[0]
-    pictures = [
-        p.name for p in sorted(target.glob(f"{path.stem}.*")) if p.suffix in _DRAWN
-    ]
-    yield f"::::{{grid-item-card}} {short}"
+    title, sentence, _ = about(path.read_text(encoding="utf-8"))
+    yield f"::::{{grid-item-card}} {title}"
     yield f":link: gallery/{path.stem}\n:link-type: doc"
-    if pictures:
-        yield f":img-top: gallery/{pictures[0]}"
-    yield "::::\n"
-
-
-_DRAWN = (".png", ".svg")
+    if (target / f"{path.stem}_small.png").exists():
+        yield f":img-top: gallery/{path.stem}_small.png"
+    yield f"\n{sentence}\n::::\n"
 
 
 def _plugin(folder: Path) -> str:
