@@ -29,7 +29,7 @@ extensions = [
     "sphinx_codeautolink",
     "extension",
 ]
-exclude_patterns = ["extension"]
+exclude_patterns = ["extension", "templates"]
 
 # ---- Markdown ----
 
@@ -54,6 +54,8 @@ autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
 codeautolink_concat_default = True  # the blocks of a page are one program
 codeautolink_warn_on_missing_inventory = False
 codeautolink_warn_on_failed_resolve = False
+# Flags of doctests are in the source of a block, and not on its page.
+suppress_warnings = ["codeautolink.match_block"]
 
 # ---- looks: nothing comes from the network ----
 
@@ -70,6 +72,7 @@ html_theme_options = {
         "color-brand-visited": "#6fd0ac",
     },
 }
+templates_path = ["templates"]  # the page of the search
 html_static_path = ["static"]
 html_logo = html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]

@@ -158,6 +158,7 @@ def _costs(runs: Stored, text: str) -> str:
     text = _between("benchmarks", text, as_markdown(runs.run))
     text = _between("later", text, programs_run.later_calls(run))
     text = _between("words", text, _filled(programs_run.in_words(run)))
+    text = _between("ratios", text, programs_run.ratios(run))
     return _between("first", text, programs_run.first_calls(run))
 
 

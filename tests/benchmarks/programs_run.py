@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 if __package__:
@@ -21,6 +21,7 @@ __all__ = [
     "first_calls",
     "in_words",
     "later_calls",
+    "ratios",
     "read_json",
 ]
 
@@ -28,7 +29,7 @@ EAGER, COMPILED = "eager", "compiled"
 # "first" or "later" -> library -> seconds.
 Times = dict[str, dict[str, float]]
 _COLUMNS = {
-    "NumPy": "NumPy, no gradient",
+    "NumPy": "NumPy, value alone",
     EAGER: "eager",
     COMPILED: "compiled",
     "jax": "jax.jit",
@@ -86,24 +87,41 @@ def as_text(name: str, times: Times) -> str:
 
 
 def later_calls(run: ProgramRun, names: Sequence[str] | None = None) -> str:
-    """A table of later calls, with the ratio of compiled to jax.jit."""
-    head = ["program", *_COLUMNS.values(), "compiled / jax.jit"]
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
-    for name in run.rows if names is None else names:
-        later = run.rows[name]["later"]
-        ratio = f"{later[COMPILED] / later['jax']:.2g}"
-        lines.append([name, *(_shown(later.get(n)) for n in _COLUMNS), ratio])
-    return _as_markdown(lines)
+    """A table of later calls in ms."""
+    rows = {name: run.rows[name]["later"] for name in names or run.rows}
+    return _table([*_COLUMNS.values()], {n: _ms(t, _COLUMNS) for n, t in rows.items()})
+
+
+def ratios(run: ProgramRun) -> str:
+    """A table of what is compiled as a part of the time of each peer."""
+    peers = {name: title for name, title in _COLUMNS.items() if name != COMPILED}
+    rows = {}
+    for program, times in run.rows.items():
+        ours, later = times["later"][COMPILED], times["later"]
+        rows[program] = [_digits(ours / later[p]) if p in later else "" for p in peers]
+    return _table([*peers.values()], rows)
 
 
 def first_calls(run: ProgramRun) -> str:
-    """A table of first calls of what compiles."""
-    head = ["program", "compiled", "jax.jit", "compiled / jax.jit"]
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
-    for name, times in run.rows.items():
-        ours, other = times["first"][COMPILED], times["first"]["jax"]
-        lines.append([name, _shown(ours), _shown(other), f"{ours / other:.2g}"])
-    return _as_markdown(lines)
+    """A table of first calls in ms, of what compiles."""
+    kinds = (COMPILED, "jax")
+    rows = {name: _ms(times["first"], kinds) for name, times in run.rows.items()}
+    return _table([_COLUMNS[kind] for kind in kinds], rows)
+
+
+def _table(head: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    lines = [["program", *head], ["---"] + ["---:"] * len(head)]
+    lines += [[name, *cells] for name, cells in rows.items()]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _ms(times: Mapping[str, float], names: Iterable[str]) -> list[str]:
+    return [_digits(times[name] * 1e3) if name in times else "" for name in names]
+
+
+def _digits(value: float) -> str:
+    """A number with two digits, or more before the point."""
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
 
 
 def in_words(run: ProgramRun, most: int | None = None) -> str:
@@ -145,11 +163,3 @@ def _in_brackets(program: str) -> str:
     """The name of a program for a list: ``RNN (50 steps)``."""
     name, _, rest = program.partition(", ")
     return f"{name} ({rest})" if rest else name
-
-
-def _shown(seconds: float | None) -> str:
-    return "" if seconds is None else show_time(seconds)
-
-
-def _as_markdown(lines: list[list[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -22,16 +22,17 @@ from extension.thumbnails import thumbnail
 __all__ = ["STORED", "make"]
 
 # Programs that a build does not run: they take seconds to minutes, and the tests run them anyway.
-# Their output lies in the index of the examples, and their pictures in the guide. To draw one:
+# Their output lies in the index of the examples, and their pictures in the guide. The gallery shows
+# them in this order. To draw one:
 # MATPLOTLIBRC=examples/site/matplotlibrc python examples/terrain.py --picture examples/guide/terrain.png
 STORED = (
+    "waves",
     "deblur",
+    "terrain",
+    "patterns",
     "digits",
     "handover",
     "larger_than_memory",
-    "patterns",
-    "terrain",
-    "waves",
 )
 _RUNNER = Path(__file__).with_name("programs.py")
 # Colors of matplotlib for light and dark pages.
@@ -62,9 +63,12 @@ def make(source: Path, target: Path, cache: Path) -> None:
             write_bytes(target / f"{path.stem}_small.png", small)
         write(target / f"{path.stem}.md", "\n".join(_page(path, result, name)))
     write(target / "plugin.md", _plugin(source / "plugin"))
+    pages = {"tutorial": "site/pictures/clean.png", "plugin": "guide/operator_page.png"}
+    for name, picture in pages.items():
+        small = thumbnail(name, (source / picture).read_bytes())
+        write_bytes(target / f"{name}_small.png", small)
     for group, names in _groups(paths).items():
-        cards = [card for path in names for card in _card(path, target)]
-        write(target / f"{group}.txt", "\n".join(cards))
+        write(target / f"{group}.txt", "".join([_card(path) for path in names]))
 
 
 # ---- run ----
@@ -170,16 +174,21 @@ def _folded(block: Block) -> str:
 
 def _groups(paths: list[Path]) -> Mapping[str, list[Path]]:
     course = [path for path in paths if path.stem[0].isdigit()]
-    return {"course": course, "programs": [p for p in paths if p not in course]}
+    programs = {path.stem: path for path in paths}
+    return {"course": course, "programs": [programs[name] for name in STORED]}
 
 
-def _card(path: Path, target: Path) -> Iterator[str]:
+def _card(path: Path) -> str:
     title, sentence, _ = about(path.read_text(encoding="utf-8"))
-    yield f"::::{{grid-item-card}} {title}"
-    yield f":link: gallery/{path.stem}\n:link-type: doc"
-    if (target / f"{path.stem}_small.png").exists():
-        yield f":img-top: gallery/{path.stem}_small.png"
-    yield f"\n{sentence}\n::::\n"
+    return f"""::::{{grid-item-card}} {title}
+:link: gallery/{path.stem}
+:link-type: doc
+:img-top: gallery/{path.stem}_small.png
+
+{sentence}
+::::
+
+"""
 
 
 def _plugin(folder: Path) -> str:
