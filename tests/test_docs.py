@@ -224,6 +224,8 @@ def test_the_tutorial_is_a_file(tmp_path: Path) -> None:
 
 # Operators with a mistake that a page shows.
 WRONG = {
+    "errors::grow",
+    "errors::same",
     "mylib::decay",
     "checking::price",
     "checking::head",

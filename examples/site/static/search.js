@@ -91,6 +91,8 @@
     const last = d.name.split(".").pop().toLowerCase();
     if (d.name && (query === last || query === `co.${last}` || query === d.name.toLowerCase()))
       sum *= 6;
+    if (d.name && d.name.split(".").length === 2) sum *= 1.3;
+    if (d.page === "guide/questions.html") sum *= 1.4;
     if (d.page === "guide/errors.html") sum *= /error|[:'"]/i.test(query) ? 2.5 : 1.1;
     else if (!d.page.startsWith("api/") && !d.page.startsWith("gallery/")) sum *= 1.25;
     return sum;
