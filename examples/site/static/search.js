@@ -56,41 +56,50 @@
       frequency.set(word, (frequency.get(word) || 0) + 1);
   const rarity = word => Math.log(1 + documents.length / (1 + (frequency.get(word) || 0)));
 
-  /** The words of a query with their weights; those of the same meaning weigh less. */
+  /** The words of a query: word -> its weight, and the word of the reader that it stands for. */
   function asked(query) {
     const found = new Map(), all = query.toLowerCase().match(/[a-z0-9_]+/g) || [];
     const kept = all.filter(word => !STOP.has(word));
+    const add = (word, weight, from) => {
+      if (!found.has(word)) found.set(word, { weight, from });
+    };
     for (const word of kept.length ? kept : all)
-      for (const part of words(word)) found.set(part, Math.max(found.get(part) || 0, 1));
+      for (const part of words(word)) add(part, 1, part);
     for (const word of kept) {
-      const plain = MEANS[word] || MEANS[Object.keys(MEANS).find(key => stem(key) === stem(word))];
-      for (const other of plain || []) {
-        const same = stem(other);
-        if (!found.has(same)) found.set(same, 0.35);
-      }
+      const key = Object.keys(MEANS).find(each => stem(each) === stem(word));
+      for (const other of (key && MEANS[key]) || []) add(stem(other), 0.4, stem(word));
     }
     // Words that no page has: what begins alike.
-    for (const [word, weight] of [...found])
+    for (const word of [...found.keys()])
       if (!frequency.has(word) && word.length > 2)
         for (const other of frequency.keys())
-          if (other.startsWith(word)) found.set(other, 0.5 * weight);
+          if (other.startsWith(word)) add(other, 0.5, word);
     return found;
   }
 
-  function score(d, terms, total, query) {
-    let sum = 0, met = 0;
-    for (const [word, weight] of terms) {
+  function score(d, terms, query) {
+    let sum = 0;
+    const met = new Map(); // word of the reader -> how well it is met
+    for (const [word, { weight, from }] of terms) {
       const count = (d.body.get(word) || 0) + 4 * (d.heads.get(word) || 0);
       if (!count) continue;
       const full = count * 2.2 / (count + 1.2 * (0.3 + 0.7 * d.length / average));
       sum += weight * rarity(word) * full;
-      if (weight === 1) met += rarity(word);
+      met.set(from, Math.max(met.get(from) || 0, weight));
     }
     if (!sum) return 0;
-    sum *= 0.15 + Math.pow(met / total, 2);
+    let part = 0, total = 0;
+    for (const from of new Set([...terms.values()].map(term => term.from))) {
+      part += (met.get(from) || 0) * rarity(from);
+      total += rarity(from);
+    }
+    sum *= 0.15 + Math.pow(part / total, 2);
     const last = d.name.split(".").pop().toLowerCase();
     if (d.name && (query === last || query === `co.${last}` || query === d.name.toLowerCase()))
       sum *= 6;
+    // The page that is about the words of the query.
+    if (!d.anchor) sum *= words(d.title).join() === words(query).join() ? 3
+      : words(d.title).some(word => terms.get(word)?.weight === 1) ? 1.6 : 1;
     if (d.name && d.name.split(".").length === 2) sum *= 1.3;
     if (d.page === "guide/questions.html") sum *= 1.4;
     if (d.page === "guide/errors.html") sum *= /error|[:'"]/i.test(query) ? 2.5 : 1.1;
@@ -100,10 +109,8 @@
 
   function search(query) {
     const terms = asked(query);
-    let total = 0;
-    for (const [word, weight] of terms) if (weight === 1) total += rarity(word);
     const plain = query.trim().toLowerCase();
-    const found = documents.map(d => ({ d, value: score(d, terms, total || 1, plain) }))
+    const found = documents.map(d => ({ d, value: score(d, terms, plain) }))
       .filter(each => each.value > 0).sort((a, b) => b.value - a.value);
     const best = found.length ? found[0].value : 0, seen = new Map(), shown = [];
     for (const { d, value } of found) {
@@ -121,7 +128,7 @@
     const hits = [];
     for (const match of text.matchAll(/[A-Za-z0-9_]+/g)) {
       const parts = words(match[0]);
-      const weight = Math.max(0, ...parts.map(part => (terms.get(part) || 0) * rarity(part)));
+      const weight = Math.max(0, ...parts.map(part => (terms.get(part)?.weight || 0) * rarity(part)));
       if (weight) hits.push({ at: match.index, size: match[0].length, weight, word: parts[0] });
     }
     let start = 0, most = -1;
