@@ -1,4 +1,4 @@
-"""Train a convolutional network on handwritten digits, then find what puzzles it.
+"""Read handwritten digits: train a convolutional network, and find what puzzles it.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

@@ -24,7 +24,7 @@ def make(source: Path, target: Path) -> None:
         if path.suffix == ".md":
             text = with_links_of_site(path.read_text("utf-8"))
             if path.name == "costs.md":
-                text = with_plots(text, path.with_name("benchmarks.json"), target)
+                text = with_plot(text, path.with_name("benchmarks.json"), target)
             write(target / path.name, text)
         elif path.suffix in _PICTURES:
             write_bytes(target / path.name, path.read_bytes())
@@ -56,7 +56,7 @@ def read_own_page(app: Any, name: str, source: list[str]) -> None:
             source[0] = re.sub(rf"\]\({file}", f"]({page}", source[0])
 
 
-def with_plots(text: str, stored: Path, target: Path) -> str:
-    """Return the page on costs with plots before its table."""
+def with_plot(text: str, stored: Path, target: Path) -> str:
+    """Return the page on costs with a plot before the table of single calls."""
     before, mark, after = text.partition("<!-- benchmarks -->\n")
-    return f"{before}{costs.make(stored, target)}{mark}{after}"
+    return f"{before}{costs.make(stored, target)}\n{mark}{after}"

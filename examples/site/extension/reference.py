@@ -40,7 +40,7 @@ def _overview() -> Iterator[str]:
         yield f"\n## {group}\n\n| page | names |\n| --- | --- |"
         for page in pages.split():
             if page not in THEMES:
-                yield "| [NumPy functions](api/numpy.md) | how each function of NumPy runs |"
+                yield "| [Every NumPy function](api/numpy.md) | how each function of NumPy runs |"
                 continue
             every = [
                 name for names in names_of(THEMES[page]).values() for name in names

@@ -47,7 +47,7 @@ THEMES = {
         },
     ),
     "rules": Theme(
-        "Rules",
+        "Registering rules",
         "Fill the table of an operator. Each function is also a method of `Operator`.",
         "rules gradients batching",
         {
@@ -60,7 +60,7 @@ THEMES = {
         },
     ),
     "schemas": Theme(
-        "Schemas",
+        "Schemas and annotations",
         "What an operator takes and returns, from type hints or as text.",
         "schema typing",
         {
@@ -82,7 +82,7 @@ THEMES = {
         },
     ),
     "batching": Theme(
-        "Batches and control flow",
+        "vmap and loops",
         "Functions over the rows of a batch, and loops and branches that every transform sees.",
         "batching control_flow",
         {
@@ -102,7 +102,7 @@ THEMES = {
         },
     ),
     "shapes": Theme(
-        "Shapes without data",
+        "Fake arrays",
         "Fake arrays have a shape and a dtype, and no numbers. Sizes may be symbolic.",
         "shapes sizes",
         {
@@ -127,7 +127,7 @@ THEMES = {
         "customop.tree",
     ),
     "graphs": Theme(
-        "Graphs",
+        "Graph objects and passes",
         "Capture a function as a graph: print, run, change, differentiate and save it.",
         "graphs graph_files graph_pictures",
         {
@@ -140,13 +140,13 @@ THEMES = {
         },
     ),
     "compile": Theme(
-        "Compiling",
+        "compile and back ends",
         "The same numbers in less time.",
         "compile",
         {"": "compile Compiled register_backend"},
     ),
     "checking": Theme(
-        "Checking and profiling",
+        "opcheck, gradcheck, profile",
         "Compare all rules of an operator with its kernel, and see what operators cost.",
         "checking profiling",
         {
@@ -189,7 +189,7 @@ THEMES = {
         },
     ),
     "scipy_special": Theme(
-        "scipy.special",
+        "customop.scipy.special",
         "Its functions, for arrays, traced values and fake arrays.",
         "scipy",
         {"": "*"},
@@ -197,7 +197,7 @@ THEMES = {
         "customop.scipy.special",
     ),
     "scipy_linalg": Theme(
-        "scipy.linalg",
+        "customop.scipy.linalg",
         "Its functions, for arrays, traced values and fake arrays.",
         "scipy",
         {"": "*"},
@@ -205,7 +205,7 @@ THEMES = {
         "customop.scipy.linalg",
     ),
     "scipy_sparse": Theme(
-        "scipy.sparse",
+        "customop.scipy.sparse",
         "Products with sparse matrices whose numbers may be traced.",
         "scipy",
         {"": "*"},
@@ -213,7 +213,7 @@ THEMES = {
         "customop.scipy.sparse",
     ),
     "torch": Theme(
-        "torch",
+        "customop.interop.torch",
         "Operators in torch, operators of torch here, and tensors as arrays.",
         "torch",
         {"": "*"},
@@ -221,7 +221,7 @@ THEMES = {
         "customop.interop.torch",
     ),
     "jax": Theme(
-        "JAX",
+        "customop.interop.jax",
         "Operators as functions of JAX, and its arrays as arrays.",
         "jax",
         {"": "*"},
@@ -229,7 +229,7 @@ THEMES = {
         "customop.interop.jax",
     ),
     "xarray": Theme(
-        "xarray",
+        "customop.interop.xarray",
         "Operators and transforms on DataArrays and Datasets.",
         "xarray",
         {"": "*"},
@@ -237,7 +237,7 @@ THEMES = {
         "customop.interop.xarray",
     ),
     "dask": Theme(
-        "dask",
+        "customop.interop.dask",
         "Operators on dask arrays.",
         "larger_than_memory",
         {"": "*"},
@@ -245,7 +245,7 @@ THEMES = {
         "customop.interop.dask",
     ),
     "numba": Theme(
-        "numba",
+        "customop.interop.numba",
         "Functions of numba as operators, and operators in its code.",
         "numba",
         {"": "*"},
