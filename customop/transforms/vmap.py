@@ -27,7 +27,13 @@ from customop.transforms.generators import (
     subject_with,
     watched,
 )
-from customop.transforms.values import NeedsCarrier, carried, check_carried, read_only
+from customop.transforms.values import (
+    NeedsCarrier,
+    carried,
+    check_carried,
+    read_only,
+    registration_of,
+)
 from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
 
 random_draws: ModuleType = later(import_module, "customop.transforms.random_draws")
@@ -233,7 +239,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
     if not is_array(leaf):
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
-            do="use None in in_dims for it",
+            do=registration_of(leaf) or "use None in in_dims for it",
         )
     check_own_rules(leaf, f"vmap of {name}: an argument", VmapError)
     rank = len(leaf.shape)
@@ -297,10 +303,7 @@ def _run(
             out = fn(*args, **kwargs)
         # The results are unwrapped while the transform is alive.
         found = _outputs(batch, name, out, out_dims)
-    except TypeError as error:
-        batch.raise_refused(error)
-        raise
-    except ValueError as error:
+    except Exception as error:
         batch.raise_refused(error)
         plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
         given = (plain, {}) if structure is None else unflatten(structure, plain)
@@ -336,10 +339,7 @@ def _run_one(
             found = found if type(found) is np.ndarray else frozen(found)
         else:
             found = _outputs(batch, name, out, 0)
-    except TypeError as error:
-        batch.raise_refused(error)
-        raise
-    except ValueError as error:
+    except Exception as error:
         batch.raise_refused(error)
         _explain_read_only(error, batch, (0,), {})
         raise
@@ -359,9 +359,11 @@ def _run_one(
 
 
 def _explain_read_only(
-    error: ValueError, batch: BatchInterpreter, args: Any, kwargs: Any
+    error: Exception, batch: BatchInterpreter, args: Any, kwargs: Any
 ) -> None:
     """Add to NumPy's error for a write which arguments are the same for all rows."""
+    if type(error) is not ValueError:
+        return
     given = given_by_name(batch.fn, args, kwargs).items()
     names = [n for n, value in given if any(map(is_array, flatten(value)[0]))]
     explain_read_only(error, batch.describe(), names, "batch it too, with in_dims")
@@ -403,7 +405,8 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
     if not is_array(leaf) and not isinstance(leaf, int | float | complex):
         raise VmapError(
             f"vmap of {name}: returned {show(leaf)}, must be arrays",
-            do="return arrays, or out_dims=None for that result",
+            do=registration_of(leaf)
+            or "return arrays, or out_dims=None for that result",
         )
     rank = len(getattr(leaf, "shape", ())) + 1
     if type(dim) is not int or not -rank <= dim < rank:

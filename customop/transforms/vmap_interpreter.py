@@ -83,13 +83,13 @@ class BatchTracer(Tracer):
         """Return the strides of one row, from those of the batch."""
         return (*strides[: self.dim], *strides[self.dim + 1 :])
 
-    def _refused(self, asked: str, instead: str) -> DataDependentError:
+    def _refused(self, asked: str, do: str) -> DataDependentError:
         size = self.below.shape[self.dim]
         return DataDependentError(
             f"{asked} {describe(self)}, a row of {size} of {self.interpreter.describe()}",
             self.interpreter.where(),
             "each row may have another value",
-            do=f"use {instead}",
+            do=do,
         )
 
 

@@ -538,7 +538,9 @@ def _check_value(out: Any, name: str) -> None:
 def _real_value(shape: tuple[int, ...], dtype: Any) -> str:
     """Return how a function can give a value that has a gradient."""
     if is_real_float(dtype):
-        return "return x.sum(), or take vjp or jacrev"
+        first = f"x[{', '.join(['0'] * len(shape))}]"
+        value = f"{first} or np.sum(x)" if set(shape) == {1} else "np.sum(x)"
+        return f"return {value}, or take vjp or jacrev"
     if is_inexact(dtype):
         return "use real(x) or abs(x), or take vjp or jacrev"
     return NO_INTEGERS
