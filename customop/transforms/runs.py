@@ -178,11 +178,14 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
         elif kind in _CONTAINERS:  # a list may grow from call to call
             waiting += _inside_container(item)
             continue
+        elif (wrapped := _wrapped(item)) is not None:
+            # It may run the function in another way. Its class may be made anew.
+            key.append(kind.__qualname__)
+            waiting.append(wrapped)
+            continue
         else:
-            # Of a wrapper also its class: it may run the function in another way.
             part = kind
-            wrapped = _wrapped(item)
-            waiting += _inside(item) if wrapped is None else [wrapped]
+            waiting += _inside(item)
         parts.append(part)
         key.append(id(part))
 

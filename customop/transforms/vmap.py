@@ -14,6 +14,7 @@ from customop.arrays.kinds import check_own_rules, is_array
 from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.core.interpreter import current_mode, explain_read_only, given_by_name
+from customop.core.table import RuleTable
 from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
@@ -105,6 +106,7 @@ def vmap(
     watch = random_draws.watched_between if is_different else watched
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
     is_short = is_short and chunk_size is None
+    turns = not isinstance(fn, RuleTable)  # an operator gets the array itself
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -112,7 +114,7 @@ def vmap(
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]
-            if type(x) is np.ndarray and x.ndim:
+            if type(x) is np.ndarray and x.ndim and x.flags.c_contiguous:
                 if subject is not None and not subject.is_bare:
                     run = watch(run, subject, name)
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
@@ -133,6 +135,7 @@ def vmap(
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
+            batch.turns = turns
             return _run(run, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
         chunks = []
         states = states_of(sources(fn, leaves)) if is_same else ()
@@ -141,6 +144,7 @@ def vmap(
             count = min(chunk_size, size - start)
             again = None if draws is None else draws.again()
             batch = BatchInterpreter(count, randomness, again)
+            batch.turns = turns
             with restored(states if start else ()):
                 chunks.append(_run(run, batch, part, dims, structure, out_dims, name))
         return _join(chunks, out_dims)  # type: ignore[no-any-return]  # as fn
@@ -371,7 +375,9 @@ def _explain_read_only(
 
 def _row_of(batch: BatchInterpreter, value: Any, dim: int) -> BatchTracer:
     is_plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
-    tracer = BatchTracer(batch, value if is_plain else frozen(value), dim)
+    below = value if is_plain else frozen(value)
+    below = batch.turn(below, dim) if batch.turns else below
+    tracer = BatchTracer(batch, below, dim)
     tracer.box_origin = value
     return tracer
 

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from customop.arrays.array import strides_of
 from customop.arrays.array_methods import ARITHMETIC, COMPARISONS, SIGNS
 from customop.arrays.fake import FakeArray, fake_like
-from customop.arrays.kinds import CPU, at_home, device_of, is_array
+from customop.arrays.kinds import CPU, at_home, device_of, is_array, is_traced
 from customop.arrays.nested import (
     aligned,
     children,
@@ -30,7 +31,14 @@ from customop.arrays.numpy_functions import (
 )
 from customop.arrays.refusals import refuse_setting
 from customop.config import config
-from customop.core.batch_rows import Uneven, align, run_rows, stack_rows, warn_slow
+from customop.core.batch_rows import (
+    Uneven,
+    align,
+    outermost,
+    run_rows,
+    stack_rows,
+    warn_slow,
+)
 from customop.core.builtin_kinds import VMAP
 from customop.core.codegen import NUMBERS
 from customop.core.contract import VMAP_RULE, check_returns, check_shapes
@@ -41,7 +49,7 @@ from customop.core.rule_kind import RuleKind
 from customop.core.rule_makers import AxisRule, constants_key, fixed
 from customop.core.rule_types import BatchInfo
 from customop.core.table import FastKernel, Plans, RuleTable
-from customop.core.tracer import Tracer
+from customop.core.tracer import Pinned, Tracer, strides_of_box, strides_sources
 from customop.errors import ContractError, DataDependentError, VmapError, place
 from customop.schema.tags import Tag
 from customop.schema.types import ArrayType
@@ -115,6 +123,18 @@ class BatchInterpreter(Interpreter):
         self.info: BatchInfo = _new_tuple(BatchInfo, (size, randomness))
         self.draws = draws
 
+    # Whether inputs are copied where the batch axis is not the slowest in memory.
+    turns = True
+    # These copies, with the inputs.
+    turned: Sequence[tuple[Any, Any]] = ()
+
+    def turn(self, value: Any, dim: int) -> Any:
+        """Return an input with its batch axis as the slowest in memory."""
+        found = outermost(value, dim)
+        if found is not value:
+            self.turned = [*self.turned, (found, value)]
+        return found
+
     def dim_of(self, value: Any) -> int | None:
         """Return the batch axis of a value, or None if it is the same for all rows."""
         if isinstance(value, BatchTracer) and value.interpreter is self:
@@ -139,6 +159,19 @@ class BatchInterpreter(Interpreter):
         values, dims = unpacked(self, op, args, self.dim_of)
         if op.schema.written:
             self._check_writes(op, values, dims)
+            out = self._called(op, args, values, dims)
+            for copy, value in self.turned:
+                value[...] = copy
+            return out
+        return self._called(op, args, values, dims)
+
+    def _called(
+        self,
+        op: RuleTable,
+        args: Sequence[Any],
+        values: Sequence[Any],
+        dims: Sequence[Any],
+    ) -> Any:
         if op.sees_seed and self.info.randomness == "error":
             raise random_error(op, self)
         rule = op.find_rule(VMAP)
@@ -248,7 +281,9 @@ class BatchInterpreter(Interpreter):
             out, out_dims = stack_rows(rows)
         except Uneven as why:
             raise self._uneven(op, str(why)) from None
-        return map_beside(out, out_dims, self._row_of)
+        made = map_beside(out, out_dims, self._row_of)
+        map_beside(made, rows[0], _lie_as)
+        return made
 
     def _row_of(self, value: Any, dim: int | None) -> Any:
         return value if dim is None else BatchTracer(self, value, dim)
@@ -303,6 +338,17 @@ def _prove_rows(
 
 def _some(dim: Any) -> bool:
     return any(d is not None for d in flat(dim))
+
+
+def _lie_as(tracer: Any, first: Any) -> None:
+    """Let a result lie in memory as that of the first row, which decides what is a view."""
+    if not isinstance(tracer, BatchTracer) or not tracer.shape:
+        return
+    own, wanted = strides_of_box(tracer), strides_of(first)
+    if is_traced(first):
+        wanted = strides_of_box(first)
+    if own != wanted:
+        tracer.box_place = Pinned(wanted, strides_sources(first))
 
 
 def _fake_row(value: Any, dim: int | None) -> Any:

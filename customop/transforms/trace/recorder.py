@@ -583,13 +583,13 @@ class Trace(Mode):
     def replace(self, box: Tracer, new: Any) -> None:
         """Put the content of another tracer in one: an array, as NumPy's is.
 
-        Calls give scalars in the place of arrays without axes. Of others the graph of a
-        compiled function keeps the strides, on which the bits of sums depend.
+        Calls give scalars in the place of arrays without axes. Of others the graph keeps
+        the strides, on which depend views and the bits of sums.
         """
         if not box.shape:
             if new.node.op == CALL and new.node.target is not ops.np.copy.default:
                 new = ops.np.copy(new)
-        elif self.settings is not None:
+        else:
             wanted = strides_of_box(box)
             if _lies_otherwise(box.shape, new.below.strides, wanted):
                 new = lay_out(new, [*wanted])
