@@ -367,7 +367,7 @@ def _numbered(x: Any, count: int, mode: str) -> Any:
     if mode == "wrap":
         return places % count
     if mode == "raise" and ((places < 0) | (places >= count)).any():
-        raise ValueError("invalid entry in choice array")
+        numpy_refuses(np.choose, [1], [0])
     return places if mode == "raise" else np.clip(places, 0, count - 1)
 
 

@@ -142,9 +142,10 @@ _ravel_multi_index.register_sample_inputs(
 @_ravel_multi_index.register_fake
 def _(indices: Any, dims: Any, modes: Any, order: Any) -> FakeArray:
     if len(indices) != len(dims):
-        raise ShapeError(
-            f"parameter multi_index must be a sequence of length {len(dims)}",
-            f"np.ravel_multi_index: it has {len(indices)} entries",
+        numpy_refuses(
+            np.ravel_multi_index,
+            tuple(indices),
+            tuple(dims),
             do="give an index for each length",
         )
     return keep_order(indices, np.dtype(np.intp))
