@@ -110,6 +110,7 @@ __all__ = [
     "autocast",
     "axis_rule",
     "backward",
+    "broadcast_rule",
     "check",
     "checkpoint",
     "compile",
@@ -203,6 +204,7 @@ _LATER: dict[str, str] = {
     "customop.core.explain": "Candidate Explanation",
     "customop.core.fake_context": "get_ctx",
     "customop.core.rule_makers": "axis_rule partials prepared",
+    "customop.core.tag_rules": "broadcast_rule",
     "customop.core.rule_types": "BatchInfo Context",
     "customop.graph.graph": "Graph",
     "customop.graph.load": "load_graph",
@@ -258,6 +260,7 @@ if TYPE_CHECKING:
     from customop.core.fake_context import get_ctx
     from customop.core.rule_makers import axis_rule, partials, prepared
     from customop.core.rule_types import BatchInfo, Context
+    from customop.core.tag_rules import broadcast_rule
     from customop.graph.graph import Graph
     from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
