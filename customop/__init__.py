@@ -50,6 +50,7 @@ from customop.numpy import MODULES
 from customop.schema.annotations import Device, Scalar, register_config_type
 from customop.schema.schema import Schema, infer_schema
 from customop.schema.tags import Tag
+from customop.synonyms import written_here
 
 __all__ = [
     "ArgumentError",
@@ -324,7 +325,9 @@ else:
     # Type checkers do not see this function: with it, they accept every misspelled name.
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
-            near = did_you_mean(name, [] if name.startswith("_") else __all__)
+            near = written_here(name) or did_you_mean(
+                name, [] if name.startswith("_") else __all__
+            )
             raise AttributeError(f"module 'customop' has no attribute '{name}'{near}")
         module = importing(importlib.import_module, _MODULE_OF[name])
         found = getattr(module, name, module)

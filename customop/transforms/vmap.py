@@ -17,6 +17,7 @@ from customop.core.interpreter import current_mode, explain_read_only, given_by_
 from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
+from customop.synonyms import takes_names_of_others
 from customop.transforms.generators import (
     Draws,
     RandomnessMode,
@@ -38,6 +39,7 @@ R = TypeVar("R")
 _RANDOMNESS = ("error", "same", "different")
 
 
+@takes_names_of_others(in_axes="in_dims", out_axes="out_dims")
 def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,

@@ -29,6 +29,7 @@ from customop.core.contract import copied
 from customop.core.rule_kind import Definition
 from customop.core.tracer import Tracer, frozen
 from customop.errors import GradientError, check_function, place
+from customop.synonyms import takes_names_of_others
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tape import GradTracer, Leaf, emptied, end_of
@@ -102,6 +103,7 @@ def grad(
 ) -> Callable[P, tuple[Any, Aux]]: ...
 
 
+@takes_names_of_others(argnum="argnums")
 def grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, Any]:
@@ -180,6 +182,7 @@ def value_and_grad(
 ) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
 
 
+@takes_names_of_others(argnum="argnums")
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
