@@ -18,6 +18,7 @@ from customop.core.table import RuleTable
 from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
+from customop.synonyms import takes_names_of_others
 from customop.transforms.generators import (
     Draws,
     RandomnessMode,
@@ -45,6 +46,7 @@ R = TypeVar("R")
 _RANDOMNESS = ("error", "same", "different")
 
 
+@takes_names_of_others(in_axes="in_dims", out_axes="out_dims")
 def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,
@@ -98,6 +100,22 @@ def vmap(
     >>> x = np.arange(6.0).reshape(2, 3)
     >>> co.vmap(np.dot)(x, x)
     array([ 5., 50.])
+
+    Rows on another axis, and an argument that is the same for all rows:
+
+    >>> co.vmap(np.dot, in_dims=(1, None))(x, np.array([1.0, 10.0]))
+    array([30., 41., 52.])
+    >>> co.vmap(lambda p, k: p["x"] * k, in_dims=({"x": 0}, None))({"x": x}, 2.0).shape
+    (2, 3)
+
+    Two rows at a time, and random numbers of each row:
+
+    >>> co.vmap(np.sum, chunk_size=2)(np.ones((5, 3)))
+    array([3., 3., 3., 3., 3.])
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="different")
+    >>> bool(noisy(np.zeros(2))[0] == noisy(np.zeros(2))[1])
+    False
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")

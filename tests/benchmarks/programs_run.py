@@ -29,12 +29,12 @@ EAGER, COMPILED = "eager", "compiled"
 # "first" or "later" -> library -> seconds.
 Times = dict[str, dict[str, float]]
 _COLUMNS = {
-    "NumPy": "NumPy, value alone",
+    "NumPy": "NumPy",
     EAGER: "eager",
     COMPILED: "compiled",
     "jax": "jax.jit",
     "torch": "torch",
-    "HIPS": "HIPS autograd",
+    "HIPS": "HIPS",
 }
 
 

@@ -39,6 +39,7 @@ from customop.core.contract import copied
 from customop.core.rule_kind import Definition
 from customop.core.tracer import Tracer, frozen
 from customop.errors import GradientError, check_function, place
+from customop.synonyms import takes_names_of_others
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tape import GradTracer, Leaf, emptied, end_of
@@ -232,6 +233,7 @@ def grad(
 ) -> Transformed[P, tuple[Any, Aux]]: ...
 
 
+@takes_names_of_others(argnum="argnums")
 def grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, Any]:
@@ -268,6 +270,25 @@ def grad(
     >>> import numpy as np, customop as co
     >>> co.grad(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([ 3., 12.])
+
+    By other arguments, and by several; keyword arguments are bound by a lambda:
+
+    >>> co.grad(lambda x, k: k * x**2, argnums=1)(3.0, 2.0)
+    np.float64(9.0)
+    >>> co.grad(lambda x, k: k * x**2, argnums=(0, 1))(3.0, 2.0)
+    (np.float64(12.0), np.float64(9.0))
+    >>> co.grad(lambda k: np.var([1.0, 3.0] * k, ddof=1))(2.0)
+    np.float64(8.0)
+
+    A function that returns more than its value:
+
+    >>> co.grad(lambda x: (x**2, {"x": x}), has_aux=True)(3.0)
+    (np.float64(6.0), {'x': np.float64(3.0)})
+
+    By a tree of arrays:
+
+    >>> co.grad(lambda p: p["a"] * p["b"][0])({"a": 2.0, "b": [3.0]})
+    {'a': np.float64(3.0), 'b': [np.float64(2.0)]}
     """
     found: Callable[P, Any] = wraps(fn)(gradient_of(fn, argnums, has_aux))
     return found
@@ -345,6 +366,7 @@ def value_and_grad(
 ) -> Transformed[P, tuple[R, tuple[Any, ...]]]: ...
 
 
+@takes_names_of_others(argnum="argnums")
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:

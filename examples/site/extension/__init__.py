@@ -22,5 +22,6 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-skip-member", reference.is_shown)
     app.connect("builder-inited", make_pages)
     app.connect("build-finished", search.make)
+    app.connect("html-page-context", guide.break_names)
     app.connect("source-read", guide.read_own_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -28,35 +28,47 @@ class Theme:
 
 # The index of the reference: names of pages; that of NumPy's functions has no theme.
 GROUPS = {
-    "Operators": "operators rules schemas errors",
+    "Operators": "operators operator rules formulas schemas errors",
     "Transforms": "gradients batching shapes sizes trees arrays transforms",
-    "Graphs": "graphs compile",
-    "Checks": "checking strategies",
+    "Graphs": "graphs passes compile",
+    "Checks": "checking strategies profiling",
     "Libraries": "numpy scipy_special scipy_linalg scipy_sparse torch jax xarray dask numba",
 }
 
 THEMES = {
     "operators": Theme(
         "Operators",
-        "Make operators, call them by name, and ask them what they have.",
+        "Make operators, and call them by name.",
+        "rules schema",
+        {"": "custom_op define Library fallthrough_kernel OperatorPacket ops"},
+    ),
+    "operator": Theme(
+        "The operator object",
+        "What an operator has, and which rule a call takes.",
         "rules schema",
         {
-            "Make an operator": "custom_op define Library fallthrough_kernel",
-            "The operator": "Operator OperatorPacket ops",
+            "": "Operator",
             "Which rule does a call take?": "Explanation Candidate",
         },
     ),
     "rules": Theme(
         "Registering rules",
-        "Fill the table of an operator. Each function is also a method of `Operator`.",
-        "rules gradients batching",
+        "Kernels of an operator, and what it computes on. Each function is also a method of `Operator`.",
+        "rules shapes",
         {
             "Kernels": "register_kernel get_kernel register_fake get_ctx"
             " register_autocast register_array_dispatch impl register",
+            "Samples": "register_sample_inputs",
+        },
+    ),
+    "formulas": Theme(
+        "Formulas and batching rules",
+        "Derivatives of an operator, and rules for a batch of rows.",
+        "gradients batching",
+        {
             "Gradients": "register_autograd register_jvp Context Formula native partials"
             " prepared",
-            "Batches": "register_vmap BatchInfo axis_rule",
-            "Samples": "register_sample_inputs",
+            "Batches": "register_vmap BatchInfo axis_rule broadcast_rule",
         },
     ),
     "schemas": Theme(
@@ -127,12 +139,19 @@ THEMES = {
         "customop.tree",
     ),
     "graphs": Theme(
-        "Graph objects and passes",
-        "Capture a function as a graph: print, run, change, differentiate and save it.",
+        "make_fx and GraphModule",
+        "Capture a function as a graph: print, run, differentiate and save it.",
         "graphs graph_files graph_pictures",
         {
             "Capture": "make_fx decompose functionalize",
             "Run, print, draw, save": "GraphModule load_graph",
+        },
+    ),
+    "passes": Theme(
+        "Nodes and passes",
+        "Look at the calls of a graph, and change them.",
+        "graphs",
+        {
             "Nodes": "Graph Node",
             "Change": "replace_pattern eliminate_common_subexpressions eliminate_dead_code"
             " fold_constants reuse_buffers fuse_nodes split_graph inline_graphs",
@@ -146,16 +165,20 @@ THEMES = {
         {"": "compile Compiled register_backend"},
     ),
     "checking": Theme(
-        "opcheck, gradcheck, profile",
-        "Compare all rules of an operator with its kernel, and see what operators cost.",
-        "checking profiling",
+        "opcheck and gradcheck",
+        "Compare all rules of an operator with its kernel.",
+        "checking",
         {
             "Checks": "opcheck gradcheck gradgradcheck assert_close",
             "Results and samples": "customop.testing.OpCheckResult customop.testing.Sample",
             "Devices": "customop.testing.devices_at_hand customop.testing.as_kind",
-            "Settings": "config",
-            "Profiles": "profile Observer",
         },
+    ),
+    "profiling": Theme(
+        "Settings and profiles",
+        "How calls are checked, and what operators cost.",
+        "checking profiling",
+        {"Settings": "config", "Profiles": "profile Observer"},
     ),
     "strategies": Theme(
         "Strategies",
