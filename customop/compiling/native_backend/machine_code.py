@@ -57,6 +57,11 @@ class MachineFunction:
         """Return the whole function."""
         return self._start + "\n".join([*self._head, *self._lines]) + "\n}\n"
 
+    def rename(self, name: str) -> None:
+        """Give the function another name; it does not call itself."""
+        start, _, end = self._start.partition("@")
+        self._start = f"{start}@{name}({end.partition('(')[2]}"
+
     # ---- values ----
 
     def let(self, expression: str) -> str:
@@ -228,6 +233,18 @@ class MachineFunction:
         if not self._ended:
             self.do(f"br label %{label}")
         self._begin(label)
+
+
+def vector(kind: str, lanes: int) -> str:
+    """Return the type of LLVM for some items at once."""
+    return kind if lanes == 1 else f"<{lanes} x {kind}>"
+
+
+def splat(kind: str, value: str, lanes: int) -> str:
+    """Return a constant that is the same for some items at once."""
+    if lanes == 1:
+        return value
+    return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
 
 
 # ---- building ----

@@ -14,7 +14,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from customop.compiling.native_backend.driver import LEFT, LOOP_PARAMETERS
-from customop.compiling.native_backend.machine_code import MachineFunction, build
+from customop.compiling.native_backend.machine_code import (
+    MachineFunction,
+    build,
+    splat,
+    vector,
+)
 from customop.compiling.native_backend.tables import (
     CLEARED,
     QUIET,
@@ -60,7 +65,7 @@ def where_loop(itemsize: int) -> InnerLoop | None:
     def body(code: MachineFunction, places: list[str], lanes: int) -> None:
         condition, a, b, target = places
         note, items = _aligned(itemsize), vector(kind, lanes)
-        bits = is_not_zero(
+        bits = _is_not_zero(
             code, code.load(vector("i8", lanes), condition, ", align 1"), lanes
         )
         first, second = code.load(items, a, note), code.load(items, b, note)
@@ -98,19 +103,7 @@ _LANES: Final = 8
 _Body: TypeAlias = Callable[[MachineFunction, list[str], int], "str | None"]
 
 
-def vector(kind: str, lanes: int) -> str:
-    """Return the type of LLVM for some items at once."""
-    return kind if lanes == 1 else f"<{lanes} x {kind}>"
-
-
-def splat(kind: str, value: str, lanes: int) -> str:
-    """Return a constant that is the same for some items at once."""
-    if lanes == 1:
-        return value
-    return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
-
-
-def is_not_zero(code: MachineFunction, value: str, lanes: int) -> str:
+def _is_not_zero(code: MachineFunction, value: str, lanes: int) -> str:
     """Return the bits of bytes that are not 0."""
     return code.let(f"icmp ne {vector('i8', lanes)} {value}, zeroinitializer")
 
@@ -186,19 +179,19 @@ def cast_loop(source: np.dtype[Any], target: np.dtype[Any]) -> InnerLoop | None:
     def body(code: MachineFunction, places: list[str], lanes: int) -> str | None:
         start, goal = places
         if source.kind != "c":
-            value = code.load(vector(kind_of(source), lanes), start, _note(source))
+            value = code.load(vector(_kind_of(source), lanes), start, _note(source))
             made, left = _cast(code, value, source, _real(target), lanes)
-            kind = kind_of(_real(target))
+            kind = _kind_of(_real(target))
             code.store(vector(kind, lanes), made, goal, _note(_real(target)))
             if target.kind == "c":
                 code.store(kind, "0.0", code.moved(goal, target.itemsize // 2))
             return left
         for part in range(2):
             place = code.moved(start, part * source.itemsize // 2)
-            value = code.load(kind_of(_real(source)), place)
+            value = code.load(_kind_of(_real(source)), place)
             made, _ = _cast(code, value, _real(source), _real(target), lanes)
             place = code.moved(goal, part * target.itemsize // 2)
-            code.store(kind_of(_real(target)), made, place)
+            code.store(_kind_of(_real(target)), made, place)
         return None
 
     sizes = (source.itemsize, target.itemsize)
@@ -220,7 +213,7 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
-def kind_of(dtype: np.dtype[Any]) -> str:
+def _kind_of(dtype: np.dtype[Any]) -> str:
     """Return the type of LLVM for items in memory."""
     if dtype.kind == "f":
         return "float" if dtype.itemsize == 4 else "double"
@@ -239,13 +232,13 @@ def _cast(
     lanes: int,
 ) -> tuple[str, str | None]:
     """Return the code of a cast, and bits for values that are left to NumPy."""
-    given, wanted = vector(kind_of(source), lanes), vector(kind_of(target), lanes)
+    given, wanted = vector(_kind_of(source), lanes), vector(_kind_of(target), lanes)
     if target.kind == "b":
         how = "fcmp une" if source.kind == "f" else "icmp ne"
         bits = code.let(f"{how} {given} {value}, zeroinitializer")
         return code.let(f"zext {vector('i1', lanes)} {bits} to {wanted}"), None
     if source.kind == "b":
-        bits = is_not_zero(code, value, lanes)
+        bits = _is_not_zero(code, value, lanes)
         value = code.let(f"zext {vector('i1', lanes)} {bits} to {given}")
     if source.kind == "f" and target.kind in "iu":
         return _cast_to_integer(code, value, source, target, lanes)
@@ -276,7 +269,7 @@ def _cast_to_integer(
     lanes: int,
 ) -> tuple[str, str]:
     """Cast a float that the integer can hold; the bit says that it cannot."""
-    one, given = kind_of(source), vector(kind_of(source), lanes)
+    one, given = _kind_of(source), vector(_kind_of(source), lanes)
     bits = vector("i1", lanes)
     limits = np.iinfo(target)
     least = float(limits.min)
@@ -296,7 +289,7 @@ def _cast_to_integer(
     zero = "zeroinitializer"
     safe = code.let(f"select {bits} {fits}, {given} {value}, {given} {zero}")
     how = "fptosi" if target.kind == "i" else "fptoui"
-    made = code.let(f"{how} {given} {safe} to {vector(kind_of(target), lanes)}")
+    made = code.let(f"{how} {given} {safe} to {vector(_kind_of(target), lanes)}")
     all_set = splat("i1", "true", lanes)
     return made, code.let(f"xor {bits} {fits}, {all_set}")
 
@@ -341,7 +334,7 @@ def add_at_loop(dtype: np.dtype[Any]) -> InnerLoop | None:
     if not _is_plain(dtype) or dtype.kind == "b":
         return None
     real = _real(dtype)
-    kind = kind_of(real)
+    kind = _kind_of(real)
     how = "fadd" if real.kind == "f" else "add"
 
     def body(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
