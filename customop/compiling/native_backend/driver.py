@@ -19,6 +19,7 @@ from customop.compiling.native_backend.object_layout import (
     is_arm,
     pointer,
     python_function,
+    thread_functions,
 )
 
 # What every inner loop takes.
@@ -46,6 +47,7 @@ class DriverFunctions(NamedTuple):
     island: int
     repeat: int
     choose: int
+    share: int
 
 
 @cache
@@ -61,6 +63,8 @@ def driver() -> DriverFunctions:
             _island(),
             _repeat(),
             _choose(),
+            _share(),
+            _help(),
         ],
         further=flag_declarations(),
     )
@@ -370,4 +374,60 @@ def _choose() -> MachineFunction:
     rows, start = code.words(pair, ("i64", "ptr"))
     result = code.call("i32", "@run", f"ptr %context, i64 {rows}, ptr {start}")
     code.give("i32", result)
+    return code
+
+
+# ---- threads ----
+
+# Words of a part that a thread runs: its rows, where they lie, its header, the thread, and
+# the result.
+_PART: Final = 5
+
+
+def _share() -> MachineFunction:
+    """Run some tables at the same time; see `Table.share`."""
+    code = MachineFunction("share", LOOP_PARAMETERS)
+    count, parts = code.words("%data", ("i64", "ptr"))
+    others = code.sub(count, 1)
+    begin, wait = thread_functions() or ("null", "null")
+    result = code.variable("i32", 0)
+    for_thread = code.room("i64", 1)
+    with code.each(others) as i:
+        part = code.word_at(parts, code.mul(code.add(i, 1), _PART))
+        given = f"ptr {for_thread}, ptr null, ptr @help, ptr {part}"
+        failed = code.test("ne", code.call("i32", begin, given), 0, "i32")
+        code.set_word(part, 3, code.load("i64", for_thread))
+        code.set_word(part, 4, 0)
+        with code.when(failed):  # no thread: this one does its work
+            code.set_word(part, 3, 0)
+            code.call("ptr", "@help", f"ptr {part}")
+    rows, start = code.words(parts, ("i64", "ptr"))
+    own = code.call("i32", "@run", f"ptr %context, i64 {rows}, ptr {start}")
+    code.store("i32", own, result)
+    with code.each(others) as i:
+        part = code.word_at(parts, code.mul(code.add(i, 1), _PART))
+        thread = code.word(part, 3)
+        with code.when(code.test("ne", thread, 0)):
+            code.call("i32", wait, f"i64 {thread}, ptr null")
+        header = code.word(part, 2, "ptr")
+        raised = code.word("%context", tables.RAISED)
+        raised = code.let(f"or i64 {raised}, {code.word(header, tables.RAISED)}")
+        code.set_word("%context", tables.RAISED, raised)
+        with code.when(code.test("eq", code.load("i32", result), 0, "i32")):
+            found = code.let(f"trunc i64 {code.word(part, 4)} to i32")
+            code.store("i32", found, result)
+    code.give("i32", code.load("i32", result))
+    return code
+
+
+def _help() -> MachineFunction:
+    """Run the table of a part; what a thread begins with."""
+    code = MachineFunction("help", "ptr %part", "ptr")
+    rows, start, header = code.words("%part", ("i64", "ptr", "ptr"))
+    clear_flags(code, code.room("i32", 1))
+    code.set_word(header, tables.RAISED, 0)
+    code.set_word(header, tables.WORK, 0)
+    result = code.call("i32", "@run", f"ptr {header}, i64 {rows}, ptr {start}")
+    code.set_word("%part", 4, code.let(f"sext i32 {result} to i64"))
+    code.give("ptr", "null")
     return code

@@ -84,7 +84,7 @@ class _Row(NamedTuple):
     node: Any
     kind: str
     length: int
-    # Where each operand lies, and its step in items: 0 or 1; the result is the last.
+    # Where each operand lies, and its step in bytes; the result is the last.
     operands: tuple[tuple[int, int], ...]
 
 
@@ -109,8 +109,8 @@ def _row_of(table: Table, number: int) -> _Row | None:
         return None
     if any(place % size for place in places):
         return None
-    operands = [(p, s // size) for p, s in zip(places, strides, strict=True)]
-    return _Row(name, node, kind, length, tuple(operands))
+    operands = tuple(zip(places, strides, strict=True))
+    return _Row(name, node, kind, length, operands)
 
 
 _KINDS: Final = {"d->d": "double", "dd->d": "double", "f->f": "float", "ff->f": "float"}
@@ -120,41 +120,62 @@ _SIZES: Final = {"double": 8, "float": 4}
 def _runs(table: Table) -> Generator[list[tuple[int, _Row]]]:
     """Find runs of rows of one length and kind whose memory is the same or apart."""
     run: list[tuple[int, _Row]] = []
-    memory: _Memory | None = None
+    memory: RunMemory | None = None
+    like: Any = None
     for number in range(len(table.rows)):
         row = _row_of(table, number)
-        if memory is None or row is None or not memory.takes(row, len(run)):
+        fits = (
+            memory is not None
+            and row is not None
+            and (row.length, row.kind) == like
+            and len(run) < (_MOST_SINGLE if row.length == 1 else _MOST)
+            and memory.takes(row.operands)
+        )
+        if not fits:
             if len(run) > 1:
                 yield run
             run, memory = [], None
             if row is not None:
-                begun = _Memory(row)
-                memory = begun if begun.takes(row, 0) else None
+                like = row.length, row.kind
+                begun = RunMemory(row.length, _SIZES[row.kind])
+                memory = begun if begun.takes(row.operands) else None
         if row is not None and memory is not None:
             run.append((number, row))
     if len(run) > 1:
         yield run
 
 
-class _Memory:
-    """The memory of the rows of a run."""
+class RunMemory:
+    """The memory of rows that go together: operands are the same, or apart.
 
-    def __init__(self, first: _Row) -> None:
-        self._like: tuple[int, str] = first.length, first.kind
-        self._size: int = _SIZES[first.kind]
-        self._whole: int = self._size * first.length
+    Two that are only read may overlap.
+
+    Parameters
+    ----------
+    length : int
+        Of the rows.
+    size : int, bytes
+        The most that an operand has that is one item for all.
+    """
+
+    def __init__(self, length: int, size: int) -> None:
+        self._length: int = length
+        self._size: int = size
+        self._longest: int = size
         # Operands by where they begin, and which are written.
         self._starts: list[int] = []
         self._operands: list[tuple[int, int]] = []
         self._known: dict[tuple[int, int], bool] = {}
 
-    def takes(self, row: _Row, count: int) -> bool:
-        """Add a row to those of the run, and return whether it fits."""
-        if (row.length, row.kind) != self._like:
-            return False
-        if count == (_MOST_SINGLE if row.length == 1 else _MOST):
-            return False
-        *inputs, result = row.operands
+    def takes(self, operands: Sequence[tuple[int, int]]) -> bool:
+        """Add the operands of a row, the result last, and return whether they fit.
+
+        Parameters
+        ----------
+        operands : sequence of tuple
+            For each where it begins, and its step in bytes.
+        """
+        *inputs, result = operands
         new = {operand for operand in inputs if operand not in self._known}
         fits = all(self._is_apart(o, result) for o in new)
         if not fits or not (self._known.get(result) or self._is_apart(result, result)):
@@ -164,13 +185,15 @@ class _Memory:
                 place = bisect_left(self._starts, operand[0])
                 self._starts.insert(place, operand[0])
                 self._operands.insert(place, operand)
+                low, high = self._span(operand)
+                self._longest = max(self._longest, high - low)
             self._known[operand] = self._known.get(operand, False) or operand == result
         return True
 
     def _is_apart(self, operand: tuple[int, int], result: Any) -> bool:
         """Return whether operands that overlap this one are the same, or none is written."""
         low, high = self._span(operand)
-        first = bisect_right(self._starts, low - self._whole)
+        first = bisect_right(self._starts, low - self._longest)
         last = bisect_left(self._starts, high)
         near = self._operands[first:last]
         if operand != result and self._meet((low, high), self._span(result)):
@@ -183,7 +206,7 @@ class _Memory:
         )
 
     def _span(self, operand: tuple[int, int]) -> tuple[int, int]:
-        return operand[0], operand[0] + (self._whole if operand[1] else self._size)
+        return operand[0], operand[0] + (operand[1] * self._length or self._size)
 
     @staticmethod
     def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
@@ -221,9 +244,8 @@ class _Group:
 
     def row(self, table: Table, function: int) -> tuple[int, ...]:
         """Return the row of the group."""
-        size = _SIZES[self._kind]
         places = [place for place, _ in self._slots]
-        strides = [step * size for _, step in self._slots]
+        strides = [step for _, step in self._slots]
         work = self._length * len(self.rows)
         table.emit(InnerLoop(function), places, [self._length], strides, work=work)
         return table.rows.pop()

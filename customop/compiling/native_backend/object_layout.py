@@ -12,6 +12,7 @@ import platform
 import sys
 import sysconfig
 from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -57,7 +58,7 @@ def _samples() -> list[np.ndarray[Any, Any]]:
     locked = base[1:, ::2]
     locked.flags.writeable = False
     odd = np.zeros(17, np.uint8)[1:].view(np.float64)
-    marked = np.zeros(2, np.dtype(np.int32, metadata={"a": 1}))  # type: ignore[call-overload]
+    marked = np.zeros(2, np.dtype(np.int32, metadata={"a": 1}))
     return [base, locked, odd, marked, base.T, np.zeros((), "?"), np.zeros(3, ">f4")]
 
 
@@ -146,8 +147,22 @@ def _table() -> Any:
     get: Any = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype = ctypes.c_void_p
     get.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    start = get(_multiarray_umath._ARRAY_API, None)  # noqa: SLF001  # a public capsule
+    module = import_module("numpy._core._multiarray_umath")
+    start = get(module._ARRAY_API, None)  # noqa: SLF001  # a public capsule
     return ctypes.cast(start, ctypes.POINTER(ctypes.c_size_t))
+
+
+@cache
+def thread_functions() -> tuple[str, str] | None:
+    """Return the functions that begin a thread of POSIX and wait for it; None elsewhere."""
+    if sys.platform == "win32":
+        return None
+    own = ctypes.CDLL(None)
+    found = [
+        ctypes.cast(getattr(own, name), ctypes.c_void_p).value or 0
+        for name in ("pthread_create", "pthread_join")
+    ]
+    return pointer(found[0]), pointer(found[1])
 
 
 def pointer(address: int) -> str:

@@ -242,10 +242,10 @@ def _cast(
         value = code.let(f"zext {vector('i1', lanes)} {bits} to {given}")
     if source.kind == "f" and target.kind in "iu":
         return _cast_to_integer(code, value, source, target, lanes)
-    how = _conversion(source, target)
-    if how is None:
+    conversion = _conversion(source, target)
+    if conversion is None:
         return value, None
-    return code.let(f"{how} {given} {value} to {wanted}"), None
+    return code.let(f"{conversion} {given} {value} to {wanted}"), None
 
 
 def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> str | None:

@@ -105,6 +105,9 @@ class Table:
 
     Attributes
     ----------
+    program : NativeProgram
+    header : int
+        The address of the header with the state of a run of this table.
     cells : list of int
         Pointers, lengths, strides and records.
     rows : list of tuple
@@ -115,8 +118,9 @@ class Table:
         Whether a row uses objects of Python.
     """
 
-    def __init__(self, program: NativeProgram) -> None:
+    def __init__(self, program: NativeProgram, header: int) -> None:
         self.program: NativeProgram = program
+        self.header: int = header
         self.cells: list[int] = []
         self.rows: list[tuple[int, ...]] = []
         self.names: dict[int, tuple[str, Any, str]] = {}
@@ -124,7 +128,7 @@ class Table:
         # Parts of the cells that are pointers: where they begin and how many there are.
         self._pointers: list[tuple[int, int]] = []
         # Cells that get the place of a table (and, before it, its length) or of a cell.
-        self._links: list[tuple[int, Table | int]] = []
+        self._links: list[tuple[int, Table | _Cell | int]] = []
         # Cells that get the number of pointers that move, and their place.
         self._points: list[tuple[int, Sequence[Point]]] = []
         self._held: list[object] = []
@@ -221,7 +225,7 @@ class Table:
         If that returns True, the whole call is left to NumPy.
         """
         function = self.program.driver.island
-        loop = InnerLoop(function, self.program.address, id(call), CLEARED, True, call)
+        loop = InnerLoop(function, self.header, id(call), CLEARED, True, call)
         return self.emit(loop, (), (), (), work=0)
 
     def repeat(
@@ -297,9 +301,27 @@ class Table:
             self._add_table(table)
         return self._emit_record(self.program.driver.choose, start)
 
+    def share(self, parts: Sequence[Table]) -> int:
+        """Add a row that runs tables at the same time, each in a thread but the first.
+
+        Parameters
+        ----------
+        parts : sequence of Table
+            All but the first have headers of their own, which count the flags that they
+            raise, and no row that needs the GIL.
+        """
+        first = len(self.cells)
+        for part in parts:
+            self._add_table(part)
+            self._add(part.header, 0, 0)
+        start = len(self.cells)
+        self._add(len(parts))
+        self._add_place(first)
+        return self._emit_record(self.program.driver.share, start)
+
     def _emit_record(self, function: int, start: int) -> int:
         """Add the row of a record; its address goes where an operand's pointers would."""
-        loop = InnerLoop(function, self.program.address, 0, QUIET)
+        loop = InnerLoop(function, self.header, 0, QUIET)
         row = self.emit(loop, (), (), (), work=0)
         self.rows[row] = (*self.rows[row][:_DATA_WORD], start, *self.rows[row][3:])
         return row
@@ -434,9 +456,9 @@ class NativeProgram:
         self._settings: object = None
         self._sorted: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
 
-    def table(self) -> Table:
-        """Return a new table."""
-        made = Table(self)
+    def table(self, header: int = 0) -> Table:
+        """Return a new table, with another header if another thread runs it."""
+        made = Table(self, header or self.address)
         self.tables.append(made)
         return made
 
@@ -503,6 +525,11 @@ class DriverCode(Protocol):
     @property
     def choose(self) -> int:
         """Runs one of some tables."""
+        ...
+
+    @property
+    def share(self) -> int:
+        """Runs some tables at the same time."""
         ...
 
 
