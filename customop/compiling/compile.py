@@ -118,7 +118,7 @@ def compile(  # noqa: A001  # the usual name
     fn : callable
         Takes and returns pytrees. Without it, a decorator is returned.
     backend : str or callable
-        ``"numpy"``, ``"eager"``, or one of `register_backend`.
+        ``"numpy"``, ``"native"``, ``"eager"``, or one of `register_backend`.
     sizes : mapping, optional
         Names for sizes that are symbolic from the first call on, as for `make_fx`:
         ``{"x": ("batch", None)}``.
