@@ -19,7 +19,6 @@ from customop.errors import VmapError, check_function
 from customop.later import later
 from customop.transforms.generators import (
     Draws,
-    RandomnessMode,
     draw_subject,
     restored,
     sources,
@@ -28,7 +27,11 @@ from customop.transforms.generators import (
     watched,
 )
 from customop.transforms.values import NeedsCarrier, carried, check_carried, read_only
-from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
+from customop.transforms.vmap_interpreter import (
+    BatchInterpreter,
+    BatchTracer,
+    RandomnessMode,
+)
 
 random_draws: ModuleType = later(import_module, "customop.transforms.random_draws")
 
