@@ -553,7 +553,7 @@ def _name_of_users(fn: Callable[..., Any] | None) -> str:
 
 def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
     """Return the mode or transform that handles a call, or None."""
-    top = mode_for(op) if open_modes or op.sees_seed else None
+    top: Any = mode_for(op) if open_modes or op.sees_seed else None
     for slot in op.array_slots:
         value = args[slot]
         if isinstance(value, Tracer):

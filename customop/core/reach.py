@@ -149,7 +149,7 @@ class Walk:
         """
         found = [step for base, step in self._steps.items() if isinstance(value, base)]
         step = found[0] if found else type(self).look_at_object
-        cls = type(value)
+        cls: Any = type(value)
         if cls.__getattribute__ is object.__getattribute__ and not any(
             "__class__" in vars(base) for base in cls.__mro__[:-1]
         ):

@@ -1,4 +1,4 @@
-"""Generators whose draws transforms notice, and random operators under vmap."""
+"""Generators whose draws transforms notice, and states for random operators under vmap."""
 
 from __future__ import annotations
 
@@ -8,36 +8,22 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import ref
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import flat, map_outline
+from customop.arrays.nested import flat
 from customop.arrays.refusals import bits_of, has_bits
-from customop.core.builtin_kinds import VMAP
-from customop.core.interpreter import (
-    Interpreter,
-    Mode,
-    current_mode,
-    next_level,
-    run_under,
-)
+from customop.core.interpreter import Interpreter
 from customop.core.reach import ValueSearch
-from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
-from customop.core.tracer import Tracer
 from customop.errors import VmapError
 from customop.transforms.runs import Subject, is_watched, report, subject_of
-
-if TYPE_CHECKING:
-    from customop.transforms.vmap_interpreter import BatchInterpreter
-
 
 # ---- generators ----
 # Random numbers that a function draws from NumPy or Python, which no operator sees.
@@ -376,88 +362,6 @@ def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
         do="vmap(f, randomness='same') or vmap(f, randomness='different')",
         kind="vmap",
     )
-
-
-class RandomnessMode(Mode):
-    """Handles random operators whose arguments are the same for all rows."""
-
-    kind: ClassVar[RuleKind] = VMAP
-    sees_all = False
-    # Of the class, since most runs of vmap set none of these: that takes 200 ns.
-    alive = True
-    runs_plans = False
-    # Arrays of transforms outside that were written for all rows at once.
-    written: Sequence[ref[Tracer]] = ()
-    # Looks for draws outside of random operators, if this run is watched.
-    watch: DrawWatch | None = None
-
-    def __init__(self, batch: BatchInterpreter) -> None:
-        self.level: int = next_level()
-        self.batch = batch
-        self.outer: Mode | None = current_mode.get()
-
-    def describe(self) -> str:
-        """Return the words for it in messages: those of its vmap."""
-        return self.batch.describe()
-
-    def where(self) -> str:
-        """Return the place of the call of that vmap."""
-        return self.batch.where()
-
-    def see_write(self, box: Tracer) -> None:
-        """Note a write to an array that may come from outside."""
-        if box.interpreter.level < self.batch.level:
-            self.written = [*self.written, ref(box)]
-
-    def check_writes(self) -> None:
-        """Raise if such an array is still there: it was not made inside."""
-        if any(box() is not None for box in self.written):
-            raise VmapError(
-                "an array from outside is written in place inside"
-                f" {self.describe()}, where each row would write it",
-                do="return the value from the function, and write it outside",
-            )
-
-    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Run a random operator as `randomness` says."""
-        args = [plain_generator(value) for value in args]
-        if not op.sees_seed:
-            return self._run(op, args)
-        return self._unwatched(lambda: self._run(op, args))
-
-    def draw_rows(self, draw: Callable[[], Any]) -> Any:
-        """Draw for all rows along axis 0, outside of the vmap."""
-        found = run_under(self.outer, self._unwatched, draw)
-        return self.batch.wrap(found, 0)
-
-    def _unwatched(self, draw: Callable[[], Any]) -> Any:
-        """Draw so that the watches of this vmap, and of those around it, allow it."""
-        with ExitStack() as stack:
-            for mode in self._modes():
-                if mode.watch is not None:
-                    stack.enter_context(mode.watch.allowed())
-            return draw()
-
-    def _modes(self) -> Iterator[RandomnessMode]:
-        mode: Mode | None = self
-        while mode is not None:
-            if isinstance(mode, RandomnessMode):
-                yield mode
-            mode = mode.outer
-
-    def _run(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        batch = self.batch
-        if not op.sees_seed or any(
-            batch.dim_of(v) is not None for v in flat(list(args))
-        ):
-            return op.invoke(args)
-        if batch.draws is not None:
-            batch.draws.start(args)()
-            return op.invoke(args)
-        if batch.info.randomness == "error":
-            raise random_error(op, batch)
-        dims = [map_outline(value, lambda _: None) for value in args]
-        return batch.loop(op, args, dims)
 
 
 class Draws:

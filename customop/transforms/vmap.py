@@ -21,7 +21,6 @@ from customop.later import later
 from customop.synonyms import takes_names_of_others
 from customop.transforms.generators import (
     Draws,
-    RandomnessMode,
     draw_subject,
     restored,
     sources,
@@ -36,7 +35,11 @@ from customop.transforms.values import (
     read_only,
     registration_of,
 )
-from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
+from customop.transforms.vmap_interpreter import (
+    BatchInterpreter,
+    BatchTracer,
+    RandomnessMode,
+)
 
 random_draws: ModuleType = later(import_module, "customop.transforms.random_draws")
 

@@ -70,7 +70,7 @@ class Parts:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for trees that differ only in their arrays."""
+        """Return a key that is equal for trees that differ only in their arrays."""
         at = set(self.at)
         others = [v for i, v in enumerate(self.leaves) if i not in at]
         return (self.structure, *((type(v), repr(v)) for v in others))
@@ -239,12 +239,12 @@ class FunctionCall(ABC):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for calls that compute the same from the same arrays."""
+        """Return a key that is equal for calls that compute the same from the same arrays."""
         return (self,)
 
     @property
     def has_rule(self) -> bool:
-        """Whether the call has a rule for derivatives."""
+        """Return whether the call has a rule for derivatives."""
         return True
 
     @abstractmethod
