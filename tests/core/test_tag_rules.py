@@ -40,9 +40,9 @@ def test_rows(shapes: tuple[tuple[int, ...], ...], dims: tuple[Any, ...]) -> Non
 
     shift.register_vmap(co.broadcast_rule(shift, (2, 1)))
     random = np.random.default_rng(0)
-    arrays = [random.normal(size=shape) for shape in shapes]
-    found = co.vmap(shift, in_dims=dims)(*arrays)
-    expected = loop(lambda m, s: m * 2.0 + s[..., None, :], dims, 5, *arrays)
+    first, second = (random.normal(size=shape) for shape in shapes)
+    found = co.vmap(shift, in_dims=dims)(first, second)
+    expected = loop(lambda m, s: m * 2.0 + s[..., None, :], dims, 5, first, second)
     np.testing.assert_array_equal(found, expected)
 
 
