@@ -23,7 +23,7 @@ from customop.arrays.array_methods import CONVERSIONS, first_virtual, keeping
 from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.trampolines import Hook, hooked, is_hooked
-from customop.errors import is_ours
+from customop.errors import GENERATED
 
 # An argument of the adapted function that runs, of which new arrays are boxes.
 making_like: ContextVar[Any] = ContextVar("making_like", default=None)
@@ -150,7 +150,7 @@ def _class(cls: Any) -> Any:
 
 def _is_followed(fn: FunctionType) -> bool:
     """Return whether calls of a function are those of a copy."""
-    if is_hooked(fn.__code__) or is_ours(fn.__globals__):
+    if is_hooked(fn.__code__) or fn.__code__.co_filename.startswith(GENERATED):
         return False
     module = str(fn.__globals__.get("__name__"))
     is_known = module.partition(".")[0] in _NOT_FOLLOWED

@@ -165,7 +165,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "a comprehension": lambda x: np.sum([v * w for v in x for w in [1.0, x[0]]]),
     "a class": by_class,
     "an object": Model([2.0, 3.0]).loss,
-    "decorated": lambda x: decorated(x, k=x[1]),
+    "decorated": lambda x: decorated(x, k=x[1]) + decorated(x),
     "recursive": lambda x: np.sum(recursive(x)),
     "filled": filled,
     "a filled copy": filled_copy,
@@ -350,6 +350,16 @@ def test_copies_do_not_keep_functions() -> None:
     del fn
     assert gone() is None
     assert key not in stand_ins._functions
+
+
+def test_functions_of_no_module() -> None:
+    """Code made of text may have no name for its module, inside of other code, too."""
+    names: dict[str, Any] = {"np": np}
+    source = (
+        "def inner(x):\n    return np.asarray(x)\ndef fn(x):\n    return inner(x)[0]"
+    )
+    exec(source, names)
+    assert co.grad(co.traceable(names["fn"]))(X).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_threads() -> None:
