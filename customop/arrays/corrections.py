@@ -19,6 +19,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_fake, is_traced
 from customop.arrays.refusals import is_installed_at
+from customop.arrays.trampolines import is_hooked
 from customop.errors import is_ours
 
 
@@ -101,7 +102,7 @@ def _owner(frame: FrameType) -> Literal["user", "inner", "other"]:
 
 def _is_adapted(frame: FrameType) -> bool:
     """Return whether a frame runs a copy that `traceable` has made."""
-    return type(frame.f_globals) is not dict
+    return is_hooked(frame.f_code)
 
 
 def _is_foreign(frame: FrameType) -> bool:
@@ -600,13 +601,14 @@ def _of_package(site: _UserExpression, between: Sequence[FrameType]) -> str | No
             f"make an operator, with custom_op, of the code that calls {name}{reason}"
         )
     new = _call(site.ours("traceable"), [name])
+    if isinstance(called, type):
+        traceable = _call(site.ours("traceable"), ["f"])
+        return f"call {name} in a function f(x), and write {traceable}(x)"
     return _instead(node, _call(new, [*map(_text, node.args)], node.keywords))
 
 
 def _unreached(called: Any, between: Sequence[FrameType]) -> str | None:
     """Return why `traceable` doesn't help for a call, with the frames inside of it."""
-    if isinstance(called, type):
-        return ", a class, which traceable does not reach"
     if not _is_python(called):
         return ", which is not written in Python"
     if between and _calls_compiled(between[0]):
@@ -633,11 +635,12 @@ def _calls_compiled(frame: FrameType) -> bool:
     return isinstance(called, BuiltinFunctionType) and _package_of(called) != ""
 
 
-_UNREACHED = "traceable does not reach code in C and in classes"
+_UNREACHED = "traceable does not reach code in C"
 
 
 def _is_python(called: Any) -> bool:
-    return isinstance(called, FunctionType | MethodType)
+    start = vars(called).get("__init__") if isinstance(called, type) else called
+    return isinstance(start, FunctionType | MethodType)
 
 
 def _called(site: _UserExpression, func: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from customop.arrays.nested import describe
+from customop.arrays.trampolines import runs_put
 from customop.errors import (
     CustomOpError,
     DataDependentError,
@@ -121,7 +122,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 def asked_by_setitem() -> bool:
     """Return whether the user's line is at ``out[key] = value``."""
     code, instruction = _position()
-    return code.co_code[instruction] in _SETITEM
+    return code.co_code[instruction] in _SETITEM or runs_put(code, instruction)
 
 
 def called_method() -> str | None:
@@ -136,7 +137,6 @@ def called_method() -> str | None:
             continue
         if step.offset == at:
             start = (where.lineno, where.col_offset)
-            break
         if step.opname in _LOADS:
             place = (where.lineno, where.col_offset)
             loads.append((place, where.end_col_offset, str(step.argval)))

@@ -368,8 +368,7 @@ def test_functions_of_scipy() -> None:
             " not written in Python"
         ),
         lambda x: interpolate.interp1d(x, x): (
-            "make an operator, with custom_op, of the code that calls"
-            " interpolate.interp1d, a class, which traceable does not reach"
+            "call interpolate.interp1d in a function f(x), and write co.traceable(f)(x)"
         ),
     }
     for f, expected in wanted.items():
