@@ -217,8 +217,10 @@ class _ScanRows:
         for k, n in enumerate(step.out_nodes[len(outs) :], len(outs)):
             value = step.arrays[n]
             shape = (self._count, *value.shape)
+            # Never memory that a step writes to before its end.
             if n in step.fixed and self._is_read_by_steps(k):
-                whole, block = plan.new(value.shape, value.dtype)
+                block = plan.memory.new(value.nbytes)
+                whole = block.array(value.shape, value.dtype)
                 self._ys.append(
                     np.ndarray(
                         shape,
@@ -229,9 +231,11 @@ class _ScanRows:
                     )
                 )
             else:
-                whole, block = plan.new(shape, value.dtype)
+                block = plan.memory.new(self._count * value.nbytes)
+                whole = block.array(shape, value.dtype)
                 self._ys.append(whole)
             block.uses += 1
+            block.values += 1
             self._blocks.append(block)
 
     def _is_read_by_steps(self, number: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from customop.arrays.fake import FakeArray
+from customop.compiling.native_backend.blocked_rows import join_rows
 from customop.compiling.native_backend.iteration import (
     merged_axes,
     result_strides,
@@ -156,7 +157,7 @@ class TablePlan:
         self.out_nodes: list[Any] = []
         # For values that are several: which of them are NumPy's scalars.
         self.scalar_parts: dict[Node, list[bool]] = {}
-        self.has_inner: bool = False
+        self._inner: list[TablePlan] = []
         # Values that are the same in each step of a loop.
         self.fixed: set[Node] = set()
         self._build = build
@@ -165,6 +166,10 @@ class TablePlan:
         self._rules = rules
         self._inputs = inputs
         self._temporaries: list[Block] = []
+        # Block -> the node whose value was made in it; node -> how many rows there were
+        # when nothing had to read its value any more.
+        self._maker_of: dict[Block, Node] = {}
+        self._ends: dict[Node, int] = {}
         self._numbers: dict[tuple[str, str], AnyArray] = {}
         self._at: int = 0
 
@@ -250,9 +255,15 @@ class TablePlan:
         found.far_inputs = self.far_inputs
         found.sizes = self.sizes
         found._touched = self._touched  # of the same class
+        self._inner.append(found)
         found._compiled = self._compiled
-        self.has_inner = True
         return found
+
+    def fuse_all(self) -> None:
+        """Make one row of neighboring elementwise rows, also in the graphs inside."""
+        join_rows(self.table, self.is_read_after)
+        for plan in self._inner:
+            plan.fuse_all()
 
     def take_all(
         self,
@@ -268,12 +279,13 @@ class TablePlan:
 
     def release_outputs(self) -> None:
         """Let others have the memory of the values that the graph returns."""
+        self._maker_of.clear()  # what follows the rows reads them
         for node in dict.fromkeys(self.out_nodes):
             self._release(node)
 
     def may_point(self, low: int, high: int) -> bool:
         """Return whether pointers to some memory may move from step to step."""
-        return not self.has_inner and not self.touches(low, high)
+        return not self._inner and not self.touches(low, high)
 
     def release_after(self, block: Block) -> None:
         """Release a block when the node is planned."""
@@ -381,6 +393,7 @@ class TablePlan:
         found, block = self.new(shape, dtype, strides)
         self.arrays[node] = found
         self.hold(node, block)
+        self._maker_of[block] = node
         return found
 
     def new(
@@ -447,6 +460,11 @@ class TablePlan:
         self.classes.pop(node, None)
         self._release(node)
 
+    def is_read_after(self, node: Node, row: int) -> bool:
+        """Return whether a row after this one reads the value of a node, or a view of it."""
+        end = self._ends.get(node)
+        return end is None or end > row + 1
+
     def owns(self, node: Node) -> bool:
         """Return whether the memory of a value was never that of another one."""
         block = self.blocks.get(node)
@@ -461,6 +479,8 @@ class TablePlan:
         for one in block if isinstance(block, list) else [block]:
             if one is not None:
                 self.memory.release(one)
+                if one.uses == 0 and one in self._maker_of:
+                    self._ends[self._maker_of.pop(one)] = len(self.table)
 
     # ---- rows ----
 
@@ -486,7 +506,9 @@ class TablePlan:
             self.scalars.add(node)
         row = self.loop(loop, [*given, found], exact=ufunc.__name__ in _EXACT)
         if row is not None:
-            self.table.note(row, ufunc.__name__, node)
+            kinds_of = [dtype.char for dtype in dtypes]
+            types = f"{''.join(kinds_of[:-1])}->{kinds_of[-1]}"
+            self.table.note(row, ufunc.__name__, node, types)
 
     def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """Return an array with its items cast."""
