@@ -329,7 +329,8 @@ _new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 def _method() -> _Method:
     run = driver().run
     functions = [_enter(run), _fall(), _check(), _same_dtype(), _bring(), _point()]
-    made = build([*functions, _make(), _give()], further=flag_declarations())
+    functions += [_make(), _give()]
+    made = build(functions, further=flag_declarations(), quick=True)
     return _Method(b"run", made["enter"], _FASTCALL, None)
 
 
