@@ -11,7 +11,7 @@ import numpy as np
 from customop.compiling.native_backend.memory import Block, address_of, span_of
 from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.tables import Move, Point
-from customop.compiling.native_backend.ufunc_loops import NotNative, WholeGraph
+from customop.compiling.native_backend.ufunc_loops import NotNative
 from customop.graph.module import GraphModule
 from customop.graph.node import ITEM, PLACEHOLDER, Node
 
@@ -67,10 +67,7 @@ def _step_plan(
         node for node, is_one in zip(placeholders, scalars, strict=True) if is_one
     )
     step.fixed.update(placeholders[changing:])
-    try:
-        step.make()
-    except WholeGraph as reason:
-        raise NotNative(str(reason)) from None
+    step.make()
     if not all(
         isinstance(node, Node) and isinstance(step.arrays[node], np.ndarray)
         for node in step.out_nodes
@@ -272,7 +269,9 @@ class _ScanRows:
                 continue
             low, high = span_of(row)
             base = span_of(x[first, ...])[0]
-            if high - low > _ROW and step.may_point(low, high):
+            # What is copied after a step is read at its place, where pointers do not go.
+            is_copied = any(_overlaps(row, step.arrays[n]) for n in step.out_nodes)
+            if high - low > _ROW and step.may_point(low, high) and not is_copied:
                 points.append(Point(step.table, low, high - low, base, x.strides[0]))
             else:
                 moves_in.append(Move(low, base, high - low, 0, x.strides[0]))

@@ -225,7 +225,7 @@ class TablePlan:
             part = self.islands[source].parts[key]
             if not self.arrays[node].ndim:
                 self.classes[node] = part
-        elif self.scalar_parts.get(source, [False] * (key + 1))[key]:
+        elif source in self.scalar_parts and self.scalar_parts[source][key]:
             self.scalars.add(node)
         if source in self.blocks:
             self.hold(node, self.blocks[source][key])
@@ -749,7 +749,9 @@ def _callee(plan: TablePlan, op: RuleTable | GraphModule) -> Callable[..., Any]:
         run: Callable[..., Any] = plan.compiled(op).run
         return run
     kernel = kernel_of(op) if can_be_direct(op) else None
-    return op if kernel is None else kernel
+    call: Any = op if kernel is None else kernel
+    made: Callable[..., Any] = call
+    return made
 
 
 def _given(plan: TablePlan, value: Any, *, is_copied: bool) -> Any:

@@ -359,7 +359,8 @@ def _reason(group: Any) -> str:
 def _changed(x: Any) -> Any:
     """Return an array of the same layout with other values."""
     if isinstance(x, np.generic):
-        return type(x)(x * 0)
+        zero: Any = x
+        return type(x)(zero * 0)
     new = x.copy("K") if x.flags.c_contiguous or x.flags.f_contiguous else None
     if new is None or new.strides != x.strides:
         return x

@@ -54,6 +54,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: co.scan(lambda c, r: (c + np.sin(r), c * r), x[0] * 0.0, x),
         (RNG.normal(size=(3, 20, 30)),),
     ),
+    "large rows that are results": (
+        lambda x: co.scan(lambda c, r: (c + r, r), x[0] * 0.0, x),
+        (RNG.normal(size=(3, 20, 30)),),
+    ),
     "a carry that lies otherwise after a step": (
         lambda x: co.scan(lambda c, r: ((c + np.outer(r, r)).T, np.sum(c)), W, x),
         (X,),
