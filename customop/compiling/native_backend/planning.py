@@ -27,6 +27,7 @@ from customop.compiling.native_backend.own_loops import (
     move_loop,
 )
 from customop.compiling.native_backend.ufunc_loops import (
+    DTYPES,
     NotNative,
     WholeGraph,
     loop_for,
@@ -214,6 +215,10 @@ class TablePlan:
         if isinstance(value, np.generic):
             self.scalars.add(node)
             value = np.asarray(value)
+        if isinstance(value, np.ndarray):
+            _check_plain(node, value.dtype)
+            if not value.flags.aligned:
+                raise WholeGraph(f"the constant {node} is not aligned")
         self.arrays[node] = value
         self.constants.add(node)
         self.fixed.add(node)
@@ -231,6 +236,8 @@ class TablePlan:
             self.hold(node, self.blocks[source][key])
 
     def _plan_call(self, node: Node) -> None:
+        if isinstance(node.val, FakeArray):
+            _check_plain(node, node.val.dtype)
         mark = self.table.mark()
         try:
             values = [self.value_of(v) for v in node.values()]
@@ -607,6 +614,12 @@ class TablePlan:
         self.copy(self.number(value, target.dtype), target)
 
 
+def _check_plain(node: Node, dtype: np.dtype[Any]) -> None:
+    """Raise if items are not numbers in the order of bytes of the processor."""
+    if dtype.char not in DTYPES or not dtype.isnative:
+        raise WholeGraph(f"{node} is an array of {dtype}")
+
+
 def _kind(number: Any) -> Any:
     """Return what stands for a number where NumPy finds the dtypes of a loop."""
     return np.dtype(np.bool_) if type(number) is bool else type(number)
@@ -708,6 +721,7 @@ def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
     island = plan.islands[node] = Island(why)
     targets, blocks = [], []
     for fake in [fakes] if is_single else _listed(node, fakes):
+        _check_plain(node, fake.dtype)
         shape, strides = _layout(plan, node, fake)
         block = plan.memory.take(fake.dtype.itemsize * prod(shape))
         block.uses += 1

@@ -107,11 +107,6 @@ def loop_for(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> UfuncLoop:
     return _proven(ufunc, tuple(dtypes), capsule)
 
 
-def resolved(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
-    """Return the dtypes of operands and results in the loop that NumPy takes."""
-    return loop_for(ufunc, kinds).dtypes
-
-
 _known: dict[tuple[np.ufunc, tuple[np.dtype[Any], ...]], UfuncLoop | str] = {}
 
 

@@ -196,3 +196,18 @@ def test_writes_are_left_to_numpy() -> None:
     assert np.array_equal(f(x), np.full(3, 4.0))
     assert np.array_equal(x, np.full(3, 2.0))
     assert "NumPy code" in _explained(f)
+
+
+def test_bytes_in_another_order_are_left_to_numpy() -> None:
+    """Constants, arguments and results of another order of bytes are right."""
+    turned = ROWS.astype(">f8")
+    for function in (
+        lambda x: np.sum(x * 1.0) + np.sum(turned, axis=0),
+        lambda x: x.astype(">f8"),
+        lambda x: np.sort(x.astype(">i4")),
+    ):
+        f = co.compile(function, backend="native")
+        for x in (ROWS, turned):
+            expected, found = function(x), f(x)
+            assert found.dtype == expected.dtype
+            assert found.tobytes() == expected.tobytes()
