@@ -352,4 +352,10 @@ def test_private_attributes_stay_in_their_module() -> None:
         "_get_strided_loop",
         "_resolve_dtypes_and_context",
     }
+    # The table of its C interface, and the settings that `errstate` changes.
+    layout = found.pop("compiling/native_backend/object_layout.py", [])
+    assert {line.rpartition(".")[2] for line in layout} <= {
+        "_ARRAY_API",
+        "_extobj_contextvar",
+    }
     assert found.keys() <= {"interop/torch/framework.py"}

@@ -11,7 +11,7 @@ import numpy as np
 from customop.compiling.native_backend.memory import Block, address_of, span_of
 from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.tables import Move, Point
-from customop.compiling.native_backend.ufunc_loops import NotNative, WholeGraph
+from customop.compiling.native_backend.ufunc_loops import NotNative
 from customop.graph.module import GraphModule
 from customop.graph.node import ITEM, PLACEHOLDER, Node
 
@@ -67,10 +67,7 @@ def _step_plan(
         node for node, is_one in zip(placeholders, scalars, strict=True) if is_one
     )
     step.fixed.update(placeholders[changing:])
-    try:
-        step.make()
-    except WholeGraph as reason:
-        raise NotNative(str(reason)) from None
+    step.make()
     if not all(
         isinstance(node, Node) and isinstance(step.arrays[node], np.ndarray)
         for node in step.out_nodes
@@ -217,8 +214,10 @@ class _ScanRows:
         for k, n in enumerate(step.out_nodes[len(outs) :], len(outs)):
             value = step.arrays[n]
             shape = (self._count, *value.shape)
+            # Never memory that a step writes to before its end.
             if n in step.fixed and self._is_read_by_steps(k):
-                whole, block = plan.new(value.shape, value.dtype)
+                block = plan.memory.new(value.nbytes)
+                whole = block.array(value.shape, value.dtype)
                 self._ys.append(
                     np.ndarray(
                         shape,
@@ -229,9 +228,11 @@ class _ScanRows:
                     )
                 )
             else:
-                whole, block = plan.new(shape, value.dtype)
+                block = plan.memory.new(self._count * value.nbytes)
+                whole = block.array(shape, value.dtype)
                 self._ys.append(whole)
             block.uses += 1
+            block.values += 1
             self._blocks.append(block)
 
     def _is_read_by_steps(self, number: int) -> bool:
@@ -268,7 +269,9 @@ class _ScanRows:
                 continue
             low, high = span_of(row)
             base = span_of(x[first, ...])[0]
-            if high - low > _ROW and step.may_point(low, high):
+            # What is copied after a step is read at its place, where pointers do not go.
+            is_copied = any(_overlaps(row, step.arrays[n]) for n in step.out_nodes)
+            if high - low > _ROW and step.may_point(low, high) and not is_copied:
                 points.append(Point(step.table, low, high - low, base, x.strides[0]))
             else:
                 moves_in.append(Move(low, base, high - low, 0, x.strides[0]))

@@ -48,6 +48,7 @@ from customop.compiling.native_backend.object_layout import (
     STEPS,
     TYPE,
     WRITEABLE,
+    error_settings,
     floating_point_flags,
     numpy_function,
     pointer,
@@ -212,9 +213,7 @@ def accept_errstate(program: NativeProgram) -> bool:
     bool
         False if it cannot: the buffers of NumPy's iterator are not those of the plan.
     """
-    from numpy._core.umath import _extobj_contextvar  # noqa: PLC0415
-
-    settings = _extobj_contextvar.get()
+    settings = error_settings().get()
     if np.getbufsize() != BUFFER:
         return False
     flags = floating_point_flags() or {}
@@ -308,7 +307,7 @@ _RESULT_WORDS: Final = 12
 # ---- the function of Python ----
 
 
-class _Method(ctypes.Structure):
+class _MethodRecord(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_ = (
@@ -326,11 +325,12 @@ _new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
 
 @cache
-def _method() -> _Method:
+def _method() -> _MethodRecord:
     run = driver().run
     functions = [_enter(run), _fall(), _check(), _same_dtype(), _bring(), _point()]
-    made = build([*functions, _make(), _give()], further=flag_declarations())
-    return _Method(b"run", made["enter"], _FASTCALL, None)
+    functions += [_make(), _give()]
+    made = build(functions, further=flag_declarations(), quick=True)
+    return _MethodRecord(b"run", made["enter"], _FASTCALL, None)
 
 
 # ---- machine code ----
@@ -374,7 +374,7 @@ def _begin(code: MachineFunction, header: str, given: str) -> None:
     with code.when(code.test("eq", code.load("i32", fits), 0, "i32")):
         _leave(code, given, CHANGED)
     settings = code.room("ptr", 1)
-    variable = pointer(id(_settings_variable()))
+    variable = pointer(id(error_settings()))
     arguments = f"ptr {variable}, ptr null, ptr {settings}"
     found = code.call("i32", python_function("PyContextVar_Get"), arguments)
     with code.when(code.test("ne", found, 0, "i32")):
@@ -429,12 +429,6 @@ def _end(
             declined = code.test("ne", ended, FLAGS_UP, "i32")
             declined = code.let(f"and i1 {declined}, {unflagged}")
             code.store("i64", code.choose(declined, "i64", DECLINED, FLAGGED), reason)
-
-
-def _settings_variable() -> Any:
-    from numpy._core.umath import _extobj_contextvar  # noqa: PLC0415
-
-    return _extobj_contextvar
 
 
 def _run_table(code: MachineFunction, run: int, header: str, status: str) -> None:

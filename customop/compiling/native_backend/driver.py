@@ -11,7 +11,7 @@ several threads at once. One program runs once at a time; see `door`.
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from customop.compiling.native_backend import tables
 from customop.compiling.native_backend.machine_code import MachineFunction, build
@@ -40,35 +40,56 @@ _WORK_OF_ROW: Final = 16
 _WORK_OF_STEP: Final = 64
 
 
-class DriverFunctions(NamedTuple):
-    """Addresses of the functions of the driver."""
+class DriverFunctions:
+    """Addresses of the functions of the driver, built at their first use."""
 
-    run: int
-    island: int
-    repeat: int
-    choose: int
-    share: int
+    @property
+    def run(self) -> int:
+        """Runs the rows of a table."""
+        return _built_for_rows()["run"]
+
+    @property
+    def island(self) -> int:
+        """Calls a function of Python."""
+        return _built_for_tables()["island"]
+
+    @property
+    def repeat(self) -> int:
+        """Runs a table again and again."""
+        return _built_for_tables()["repeat"]
+
+    @property
+    def choose(self) -> int:
+        """Runs one of some tables."""
+        return _built_for_tables()["choose"]
+
+    @property
+    def share(self) -> int:
+        """Runs some tables at the same time."""
+        return _built_for_tables()["share"]
 
 
 @cache
 def driver() -> DriverFunctions:
-    """Return the driver, built at the first call."""
-    made = build(
-        [
-            _run(),
-            _nest(),
-            _go_back(),
-            _look(),
-            _moves(),
-            _island(),
-            _repeat(),
-            _choose(),
-            _share(),
-            _help(),
-        ],
-        further=flag_declarations(),
-    )
-    return DriverFunctions(*[made[name] for name in DriverFunctions._fields])
+    """Return the driver."""
+    return DriverFunctions()
+
+
+@cache
+def _built_for_rows() -> dict[str, int]:
+    functions = [_run(), _nest(), _go_back(), _look()]
+    return build(functions, further=flag_declarations())
+
+
+@cache
+def _built_for_tables() -> dict[str, int]:
+    functions = [_moves(), _island(), _repeat(), _choose(), _share(), _help()]
+    return build(functions, further=flag_declarations(), quick=True)
+
+
+def _function(name: str) -> str:
+    """Return the address of a function behind rows, as an operand."""
+    return pointer(_built_for_rows()[name])
 
 
 # ---- rows ----
@@ -302,18 +323,22 @@ def _repeat() -> MachineFunction:
         with code.when(has_index):
             code.store("i64", code.add(first, code.mul(at, growth)), index)
         with code.when(has_test):
-            _return_failure(code, code.call("i32", "@run", f"ptr %context, {test}"))
+            _return_failure(
+                code, code.call("i32", _function("run"), f"ptr %context, {test}")
+            )
             with code.when(code.test("eq", code.load("i8", byte), 0, "i8")):
                 code.give("i32", 0)
         code.do(f"call void @moves({moves_in}, i64 {at})")
         _aim(code, points, at)
-        _return_failure(code, code.call("i32", "@run", f"ptr %context, {body}"))
+        _return_failure(
+            code, code.call("i32", _function("run"), f"ptr %context, {body}")
+        )
         code.do(f"call void @moves({moves_out}, i64 {at})")
         code.do(f"call void @moves({carry}, i64 0)")
         done = code.add(code.word("%context", tables.WORK), _WORK_OF_STEP)
         code.set_word("%context", tables.WORK, done)
         with code.when(code.test("sgt", done, limit)):
-            _return_failure(code, code.call("i32", "@look", "ptr %context"))
+            _return_failure(code, code.call("i32", _function("look"), "ptr %context"))
     code.give("i32", 0)
     return code
 
@@ -372,7 +397,9 @@ def _choose() -> MachineFunction:
     place = code.choose(code.test("sgt", low, last), "i64", last, low)
     pair = code.word_at("%data", code.add(code.mul(place, 2), 3))
     rows, start = code.words(pair, ("i64", "ptr"))
-    result = code.call("i32", "@run", f"ptr %context, i64 {rows}, ptr {start}")
+    result = code.call(
+        "i32", _function("run"), f"ptr %context, i64 {rows}, ptr {start}"
+    )
     code.give("i32", result)
     return code
 
@@ -402,7 +429,7 @@ def _share() -> MachineFunction:
             code.set_word(part, 3, 0)
             code.call("ptr", "@help", f"ptr {part}")
     rows, start = code.words(parts, ("i64", "ptr"))
-    own = code.call("i32", "@run", f"ptr %context, i64 {rows}, ptr {start}")
+    own = code.call("i32", _function("run"), f"ptr %context, i64 {rows}, ptr {start}")
     code.store("i32", own, result)
     with code.each(others) as i:
         part = code.word_at(parts, code.mul(code.add(i, 1), _PART))
@@ -427,7 +454,9 @@ def _help() -> MachineFunction:
     clear_flags(code, code.room("i32", 1))
     code.set_word(header, tables.RAISED, 0)
     code.set_word(header, tables.WORK, 0)
-    result = code.call("i32", "@run", f"ptr {header}, i64 {rows}, ptr {start}")
+    result = code.call(
+        "i32", _function("run"), f"ptr {header}, i64 {rows}, ptr {start}"
+    )
     code.set_word("%part", 4, code.let(f"sext i32 {result} to i64"))
     code.give("ptr", "null")
     return code

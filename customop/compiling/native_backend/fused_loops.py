@@ -44,7 +44,7 @@ def fuse(table: Table, is_read_after: Readers) -> int:
     int
         The number of groups.
     """
-    groups = [_Group(table, rows, is_read_after) for rows in _runs(table)]
+    groups = [_FusedGroup(table, rows, is_read_after) for rows in _runs(table)]
     functions = {group.name: group.code for group in groups}
     new = [code for name, code in functions.items() if name not in _made]
     if new:
@@ -77,7 +77,7 @@ _MOST: Final = 100
 _MOST_SINGLE: Final = 300
 
 
-class _Row(NamedTuple):
+class _FusedRow(NamedTuple):
     """A noted row: the ufunc, its node, kind of item, length, and operands."""
 
     name: str
@@ -88,7 +88,7 @@ class _Row(NamedTuple):
     operands: tuple[tuple[int, int], ...]
 
 
-def _row_of(table: Table, number: int) -> _Row | None:
+def _row_of(table: Table, number: int) -> _FusedRow | None:
     """Return a row that may be joined with others."""
     note = table.names.get(number)
     if note is None:
@@ -110,16 +110,16 @@ def _row_of(table: Table, number: int) -> _Row | None:
     if any(place % size for place in places):
         return None
     operands = tuple(zip(places, strides, strict=True))
-    return _Row(name, node, kind, length, operands)
+    return _FusedRow(name, node, kind, length, operands)
 
 
 _KINDS: Final = {"d->d": "double", "dd->d": "double", "f->f": "float", "ff->f": "float"}
 _SIZES: Final = {"double": 8, "float": 4}
 
 
-def _runs(table: Table) -> Generator[list[tuple[int, _Row]]]:
+def _runs(table: Table) -> Generator[list[tuple[int, _FusedRow]]]:
     """Find runs of rows of one length and kind whose memory is the same or apart."""
-    run: list[tuple[int, _Row]] = []
+    run: list[tuple[int, _FusedRow]] = []
     memory: RunMemory | None = None
     like: Any = None
     for number in range(len(table.rows)):
@@ -216,11 +216,11 @@ class RunMemory:
 # ---- a group as one function ----
 
 
-class _Group:
+class _FusedGroup:
     """The code of some rows, and the row in their place."""
 
     def __init__(
-        self, table: Table, run: Sequence[tuple[int, _Row]], is_read_after: Readers
+        self, table: Table, run: Sequence[tuple[int, _FusedRow]], is_read_after: Readers
     ) -> None:
         self.rows: list[int] = [number for number, _ in run]
         first = run[0][1]

@@ -250,14 +250,18 @@ def splat(kind: str, value: str, lanes: int) -> str:
 # ---- building ----
 
 
-def build(functions: Iterable[MachineFunction], *, further: str = "") -> dict[str, int]:
+def build(
+    functions: Iterable[MachineFunction], *, further: str = "", quick: bool = False
+) -> dict[str, int]:
     """Turn functions into machine code; the code lives as long as the process.
 
     Parameters
     ----------
     functions : iterable of MachineFunction
     further : str, optional
-        More text of LLVM: declarations and metadata.
+        More text of LLVM: declarations.
+    quick : bool, optional
+        Whether the code is not worth more of LLVM's time, which is a third then.
 
     Returns
     -------
@@ -267,7 +271,7 @@ def build(functions: Iterable[MachineFunction], *, further: str = "") -> dict[st
     texts = [function.text() for function in functions]
     names = [text.partition("@")[2].partition("(")[0] for text in texts]
     with _building:
-        machine = _target()
+        machine = _target(0 if quick else 2)
         module = llvm.parse_assembly("\n".join([*texts, _DECLARED, further]))
         module.verify()
         builder = llvm.create_pass_builder(
@@ -297,14 +301,20 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 @cache
-def _target() -> Any:
-    """Return LLVM's machine: this processor, with all that it can do."""
+def _target(level: int) -> Any:
+    """Return LLVM's machine: this processor, with all that it can do.
+
+    Parameters
+    ----------
+    level : int
+        How much the code is improved, from 0 to 3.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        opt=2,
+        opt=level,
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
     )

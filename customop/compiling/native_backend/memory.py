@@ -33,11 +33,9 @@ class Block:
         Values that lie in it and are still to be read.
     values : int
         How many values have lain in it.
-    is_kept : bool
-        Whether nothing else may ever lie here.
     """
 
-    __slots__ = ("chunk", "is_kept", "offset", "size", "uses", "values")
+    __slots__ = ("chunk", "offset", "size", "uses", "values")
 
     def __init__(self, chunk: np.ndarray[Any, Any], offset: int, size: int) -> None:
         self.chunk: np.ndarray[Any, Any] = chunk
@@ -45,12 +43,6 @@ class Block:
         self.size: int = size
         self.uses: int = 0
         self.values: int = 0
-        self.is_kept: bool = False
-
-    @property
-    def address(self) -> int:
-        """Where the block begins in memory."""
-        return address_of(self.chunk) + self.offset
 
     def array(
         self,
@@ -100,12 +92,8 @@ class MemoryPlan:
     def release(self, block: Block) -> None:
         """Note that a value in a block was read for the last time."""
         block.uses -= 1
-        if block.uses == 0 and not block.is_kept:
+        if block.uses == 0:
             self._free.setdefault(block.size, []).append(block)
-
-    def forget_free(self) -> None:
-        """Never use the blocks again that are free now."""
-        self._free.clear()
 
 
 def _aligned(size: int) -> np.ndarray[Any, Any]:
@@ -124,12 +112,6 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     """Return where the first item of an array lies."""
     found: int = _word(id(array) + _DATA).value
     return found
-
-
-def can_read_addresses() -> bool:
-    """Return whether `address_of` is right for this NumPy and this Python."""
-    sample = np.empty(3)[1:]
-    return address_of(sample) == sample.ctypes.data
 
 
 def span_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:

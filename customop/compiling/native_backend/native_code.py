@@ -238,6 +238,7 @@ class GraphProgram:
         inputs = [self._input(kind, array) for kind, array in pairs]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
+        plan.fuse_all()
         self._plan: TablePlan = plan
         self._count: int = len(table)
         results = ResultPlan(plan, placeholders)

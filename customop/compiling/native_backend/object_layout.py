@@ -142,14 +142,19 @@ def numpy_function(place: int) -> str:
 
 @cache
 def _table() -> Any:
-    from numpy._core import _multiarray_umath  # noqa: PLC0415  # only here
-
     get: Any = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype = ctypes.c_void_p
     get.argtypes = [ctypes.py_object, ctypes.c_char_p]
     module = import_module("numpy._core._multiarray_umath")
     start = get(module._ARRAY_API, None)  # noqa: SLF001  # a public capsule
     return ctypes.cast(start, ctypes.POINTER(ctypes.c_size_t))
+
+
+@cache
+def error_settings() -> Any:
+    """Return the context variable with NumPy's settings for errors and buffers."""
+    module = import_module("numpy._core.umath")
+    return module._extobj_contextvar  # noqa: SLF001  # errstate shows only its values
 
 
 @cache

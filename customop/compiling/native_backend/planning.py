@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from customop.arrays.fake import FakeArray
+from customop.compiling.native_backend.blocked_rows import join_rows
 from customop.compiling.native_backend.iteration import (
     merged_axes,
     result_strides,
@@ -26,6 +27,7 @@ from customop.compiling.native_backend.own_loops import (
     move_loop,
 )
 from customop.compiling.native_backend.ufunc_loops import (
+    DTYPES,
     NotNative,
     WholeGraph,
     loop_for,
@@ -156,7 +158,7 @@ class TablePlan:
         self.out_nodes: list[Any] = []
         # For values that are several: which of them are NumPy's scalars.
         self.scalar_parts: dict[Node, list[bool]] = {}
-        self.has_inner: bool = False
+        self._inner: list[TablePlan] = []
         # Values that are the same in each step of a loop.
         self.fixed: set[Node] = set()
         self._build = build
@@ -165,6 +167,10 @@ class TablePlan:
         self._rules = rules
         self._inputs = inputs
         self._temporaries: list[Block] = []
+        # Block -> the node whose value was made in it; node -> how many rows there were
+        # when nothing had to read its value any more.
+        self._maker_of: dict[Block, Node] = {}
+        self._ends: dict[Node, int] = {}
         self._numbers: dict[tuple[str, str], AnyArray] = {}
         self._at: int = 0
 
@@ -209,6 +215,10 @@ class TablePlan:
         if isinstance(value, np.generic):
             self.scalars.add(node)
             value = np.asarray(value)
+        if isinstance(value, np.ndarray):
+            _check_plain(node, value.dtype)
+            if not value.flags.aligned:
+                raise WholeGraph(f"the constant {node} is not aligned")
         self.arrays[node] = value
         self.constants.add(node)
         self.fixed.add(node)
@@ -220,12 +230,14 @@ class TablePlan:
             part = self.islands[source].parts[key]
             if not self.arrays[node].ndim:
                 self.classes[node] = part
-        elif self.scalar_parts.get(source, [False] * (key + 1))[key]:
+        elif source in self.scalar_parts and self.scalar_parts[source][key]:
             self.scalars.add(node)
         if source in self.blocks:
             self.hold(node, self.blocks[source][key])
 
     def _plan_call(self, node: Node) -> None:
+        if isinstance(node.val, FakeArray):
+            _check_plain(node, node.val.dtype)
         mark = self.table.mark()
         try:
             values = [self.value_of(v) for v in node.values()]
@@ -250,9 +262,15 @@ class TablePlan:
         found.far_inputs = self.far_inputs
         found.sizes = self.sizes
         found._touched = self._touched  # of the same class
+        self._inner.append(found)
         found._compiled = self._compiled
-        self.has_inner = True
         return found
+
+    def fuse_all(self) -> None:
+        """Make one row of neighboring elementwise rows, also in the graphs inside."""
+        join_rows(self.table, self.is_read_after)
+        for plan in self._inner:
+            plan.fuse_all()
 
     def take_all(
         self,
@@ -268,12 +286,13 @@ class TablePlan:
 
     def release_outputs(self) -> None:
         """Let others have the memory of the values that the graph returns."""
+        self._maker_of.clear()  # what follows the rows reads them
         for node in dict.fromkeys(self.out_nodes):
             self._release(node)
 
     def may_point(self, low: int, high: int) -> bool:
         """Return whether pointers to some memory may move from step to step."""
-        return not self.has_inner and not self.touches(low, high)
+        return not self._inner and not self.touches(low, high)
 
     def release_after(self, block: Block) -> None:
         """Release a block when the node is planned."""
@@ -381,6 +400,7 @@ class TablePlan:
         found, block = self.new(shape, dtype, strides)
         self.arrays[node] = found
         self.hold(node, block)
+        self._maker_of[block] = node
         return found
 
     def new(
@@ -447,6 +467,11 @@ class TablePlan:
         self.classes.pop(node, None)
         self._release(node)
 
+    def is_read_after(self, node: Node, row: int) -> bool:
+        """Return whether a row after this one reads the value of a node, or a view of it."""
+        end = self._ends.get(node)
+        return end is None or end > row + 1
+
     def owns(self, node: Node) -> bool:
         """Return whether the memory of a value was never that of another one."""
         block = self.blocks.get(node)
@@ -461,6 +486,8 @@ class TablePlan:
         for one in block if isinstance(block, list) else [block]:
             if one is not None:
                 self.memory.release(one)
+                if one.uses == 0 and one in self._maker_of:
+                    self._ends[self._maker_of.pop(one)] = len(self.table)
 
     # ---- rows ----
 
@@ -486,7 +513,9 @@ class TablePlan:
             self.scalars.add(node)
         row = self.loop(loop, [*given, found], exact=ufunc.__name__ in _EXACT)
         if row is not None:
-            self.table.note(row, ufunc.__name__, node)
+            kinds_of = [dtype.char for dtype in dtypes]
+            types = f"{''.join(kinds_of[:-1])}->{kinds_of[-1]}"
+            self.table.note(row, ufunc.__name__, node, types)
 
     def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """Return an array with its items cast."""
@@ -583,6 +612,12 @@ class TablePlan:
     def fill(self, target: AnyArray, value: Any) -> None:
         """Emit the rows that set all items to a number."""
         self.copy(self.number(value, target.dtype), target)
+
+
+def _check_plain(node: Node, dtype: np.dtype[Any]) -> None:
+    """Raise if items are not numbers in the order of bytes of the processor."""
+    if dtype.char not in DTYPES or not dtype.isnative:
+        raise WholeGraph(f"{node} is an array of {dtype}")
 
 
 def _kind(number: Any) -> Any:
@@ -686,6 +721,7 @@ def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
     island = plan.islands[node] = Island(why)
     targets, blocks = [], []
     for fake in [fakes] if is_single else _listed(node, fakes):
+        _check_plain(node, fake.dtype)
         shape, strides = _layout(plan, node, fake)
         block = plan.memory.take(fake.dtype.itemsize * prod(shape))
         block.uses += 1
@@ -727,7 +763,9 @@ def _callee(plan: TablePlan, op: RuleTable | GraphModule) -> Callable[..., Any]:
         run: Callable[..., Any] = plan.compiled(op).run
         return run
     kernel = kernel_of(op) if can_be_direct(op) else None
-    return op if kernel is None else kernel
+    call: Any = op if kernel is None else kernel
+    made: Callable[..., Any] = call
+    return made
 
 
 def _given(plan: TablePlan, value: Any, *, is_copied: bool) -> Any:

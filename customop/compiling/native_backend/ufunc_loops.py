@@ -96,7 +96,8 @@ def loop_for(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> UfuncLoop:
         If the loop uses objects of Python, or its results are not those of the ufunc.
     """
     try:
-        dtypes, capsule = ufunc._resolve_dtypes_and_context(  # noqa: SLF001  # for compilers
+        compilers: Any = ufunc  # NumPy's annotations leave out what is for compilers
+        dtypes, capsule = compilers._resolve_dtypes_and_context(  # noqa: SLF001  # for compilers
             (*kinds, *(None,) * ufunc.nout)
         )
     except (TypeError, ValueError, AttributeError) as error:
@@ -104,11 +105,6 @@ def loop_for(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> UfuncLoop:
     if any(dtype.char not in DTYPES or not dtype.isnative for dtype in dtypes):
         raise NotNative(f"{ufunc.__name__} of {[str(d) for d in dtypes]}")
     return _proven(ufunc, tuple(dtypes), capsule)
-
-
-def resolved(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
-    """Return the dtypes of operands and results in the loop that NumPy takes."""
-    return loop_for(ufunc, kinds).dtypes
 
 
 _known: dict[tuple[np.ufunc, tuple[np.dtype[Any], ...]], UfuncLoop | str] = {}
@@ -134,7 +130,8 @@ def _read(
 ) -> UfuncLoop | str:
     if not _has_name(capsule, _CAPSULE):
         return "NumPy's loops have another form"
-    ufunc._get_strided_loop(capsule)  # noqa: SLF001  # for compilers
+    compilers: Any = ufunc
+    compilers._get_strided_loop(capsule)  # noqa: SLF001  # for compilers
     info = _CallInfo.from_address(_pointer(capsule, _CAPSULE))
     if info.requires_pyapi:
         return f"the loop of {ufunc.__name__} uses objects of Python"

@@ -170,6 +170,8 @@ def _step(  # noqa: C901, PLR0911, PLR0912  # a list of cases
             0,
         )
         return x[tuple(parts[(way + 3 * a) % 6] for a in range(x.ndim))]
+    if kind < 0.705 and x.ndim and is_float and 0 < len(x) < 40:
+        return _loop(draw, x, way)
     if kind < 0.75:
         return np.transpose(x, tuple(np.random.default_rng(way).permutation(x.ndim)))
     if kind < 0.79:
@@ -183,6 +185,29 @@ def _step(  # noqa: C901, PLR0911, PLR0912  # a list of cases
     if kind < 0.9:
         return np.where(x > 0, x, other) if x.dtype.kind != "c" else np.conj(x)
     return _rarer(x, other, (kind - 0.9) * 10, way)
+
+
+def _loop(draw: np.random.Generator, x: Any, way: int) -> Any:
+    """Return a result of a loop whose steps are random programs."""
+    seed, steps = int(draw.integers(1 << 40)), int(draw.integers(1, 5))
+
+    def body(c: Any, r: Any) -> Any:
+        own = np.random.default_rng(seed)
+        values = [c, r, x] if way % 3 else [c, r]
+        for _ in range(steps):
+            y = _step(own, values)
+            if y is not None and y.size < 3000:
+                values.append(y)
+        new = np.tanh(c) + np.mean(values[-1]).astype(c.dtype)
+        return (new.T if way % 7 == 0 else new), (values[-1], c)
+
+    start = x[0] if x.ndim else x
+    if way % 5 == 0 and x.ndim:
+        start = np.sum(x, axis=0)
+    if way % 11 == 0:
+        return co.fori_loop(0, 3, lambda i, c: body(c, i + 0.5)[0], start)
+    last, (ys, carries) = co.scan(body, start, x, reverse=bool(way % 2))
+    return (ys, last, carries + 0)[way % 3]
 
 
 def _rarer(  # noqa: C901, PLR0911, PLR0912  # a list of cases
@@ -334,7 +359,8 @@ def _reason(group: Any) -> str:
 def _changed(x: Any) -> Any:
     """Return an array of the same layout with other values."""
     if isinstance(x, np.generic):
-        return type(x)(x * 0)
+        zero: Any = x
+        return type(x)(zero * 0)
     new = x.copy("K") if x.flags.c_contiguous or x.flags.f_contiguous else None
     if new is None or new.strides != x.strides:
         return x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -34,11 +36,9 @@ def test_axes_are_those_of_the_iterator(seed: int) -> None:
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     iterator = np.nditer(arrays, flags=["external_loop"], order="K")
     if any(step < 0 for a in arrays for step in a.strides):
-        iterator = np.nditer(
-            [*arrays, None],
-            flags=["external_loop"],
-            op_flags=[*[["readonly"]] * len(arrays), ["writeonly", "allocate"]],
-        )
+        ways: Any = [*[["readonly"]] * len(arrays), ["writeonly", "allocate"]]
+        operands: Any = [*arrays, None]
+        iterator = np.nditer(operands, flags=["external_loop"], op_flags=ways)
         out = iterator.operands[-1]
         arrays = [*arrays, out]
     axes = merged_axes(shape, [strides_within(a, shape) for a in arrays])
