@@ -113,7 +113,7 @@ def test_many_blocks(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_places_that_are_read_first() -> None:
     """A value that is read, and then overwritten by one that nothing reads, moves along."""
     rows = Rows("f8")
-    x, out = np.zeros(20_000), np.zeros(20_000)
+    x, out = np.zeros(70_000), np.zeros(70_000)
     rows.program.hold((x, out))
     rows.emit("exp", x, out)
     rows.emit("sin", out, x)
@@ -122,7 +122,7 @@ def test_places_that_are_read_first() -> None:
     given = DoorInput("array", x.dtype, x.shape, (8,), places[0], places[0], 0, True)
     result = DoorResult("new", x.dtype, x.shape, None, places[1])
     door = make_door(rows.program, rows.table, [given], [result], lambda *v: v)
-    values = np.linspace(-1, 1, 20_000)
+    values = np.linspace(-1, 1, 70_000)
     assert door(values)[0].tobytes() == np.exp(values).tobytes()
 
 
