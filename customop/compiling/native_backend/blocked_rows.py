@@ -7,7 +7,6 @@ Very large arrays are shared among threads, which need no GIL.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +22,7 @@ from customop.compiling.native_backend.tables import (
     Point,
     Table,
 )
-from customop.config import config
+from customop.compiling.team import team
 
 # Bytes of all operands in a block: half of the cache that each processor has for itself.
 _CACHED: Final = 1 << 18
@@ -170,7 +169,7 @@ def _block_of(run: Sequence[_BlockRow]) -> int:
 def _threads() -> int:
     if thread_functions() is None:
         return 1
-    return config.compile_threads or len(os.sched_getaffinity(0))
+    return team.size
 
 
 # ---- rows over blocks ----
