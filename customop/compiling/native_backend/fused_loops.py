@@ -237,7 +237,8 @@ class _FusedGroup:
         stored = {i for i in writers.values() if is_read_after(run[i][1].node, last)}
         code = MachineFunction("fused", LOOP_PARAMETERS)
         fixed = {slot for (_, step), slot in slots.items() if not step}
-        _write(code, self._kind, steps, stored, fixed, self._length == 1)
+        unread = _unread(steps) - stored
+        _write(code, self._kind, steps, stored, unread, fixed, self._length == 1)
         self.name: str = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
         code.rename(self.name)
         self.code: MachineFunction = code
@@ -251,11 +252,23 @@ class _FusedGroup:
         return table.rows.pop()
 
 
+def _unread(steps: Sequence[tuple[str, list[int]]]) -> set[int]:
+    """Return the steps whose results no later step reads: they run for their warnings."""
+    unread: set[int] = set()
+    last: dict[int, int] = {}
+    for number, (_, (*inputs, result)) in enumerate(steps):
+        unread -= {last[slot] for slot in inputs if slot in last}
+        last[result] = number
+        unread.add(number)
+    return unread
+
+
 def _write(
     code: MachineFunction,
     kind: str,
     steps: Sequence[tuple[str, list[int]]],
     stored: set[int],
+    unread: set[int],
     fixed: set[int],
     is_single: bool,
 ) -> None:
@@ -269,6 +282,8 @@ def _write(
     for _, (*inputs, result) in steps:
         read.update(set(inputs) - written)
         written.add(result)
+    # LLVM leaves out what no memory gets, and with it the flags that it would raise.
+    room = code.room(vector(kind, 1 if is_single else lanes), 1) if unread else ""
     alone = {slot: code.load(kind, places[slot]) for slot in sorted(read & fixed)}
     spread = (
         {}
@@ -292,6 +307,8 @@ def _write(
             values[result] = _OPERATIONS[name](code, kind, width, operands)
             if number in stored:
                 code.store(items, values[result], at[result], note)
+            elif number in unread:
+                code.do(f"store volatile {items} {values[result]}, ptr {room}{note}")
 
     if is_single:
         handle(0, 1)

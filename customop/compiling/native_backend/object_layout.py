@@ -38,16 +38,24 @@ _ORDERS: Final = (["2", "3"], ["2", "4"], ["2", "5"])
 @cache
 def why_not_native() -> str | None:
     """Return why machine code cannot read the objects of this process; None if it can."""
+    return _other_machine() or _other_numpy()
+
+
+def _other_machine() -> str | None:
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
         return "the machine does not have 64 bits and little-endian numbers"
     if sys.implementation.name != "cpython":
         return f"Python is {sys.implementation.name}, not CPython"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "this Python has no global lock"
-    if np.__version__.split(".")[:2] not in _ORDERS:
-        return f"the order in which NumPy {np.__version__} adds is not known"
     if floating_point_flags() is None:
         return f"the floating-point flags of {platform.machine()} are not known"
+    return None
+
+
+def _other_numpy() -> str | None:
+    if np.__version__.split(".")[:2] not in _ORDERS:
+        return f"the order in which NumPy {np.__version__} adds is not known"
     wrong = [
         f"{name} of {sample.dtype} {sample.shape}"
         for sample in _samples()

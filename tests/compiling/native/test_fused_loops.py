@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import customop as co
 from customop.compiling.native_backend.door import (
     FLAGGED,
     DoorInput,
@@ -232,6 +233,23 @@ def test_values_that_nothing_reads_are_not_stored() -> None:
     door = make_door(rows.program, rows.table, [given], [result], lambda *v: v)
     assert door(np.full(100, 3.0))[0].tolist() == [12.0] * 100
     assert not middle.any()
+
+
+@pytest.mark.parametrize("length", [1, 7, 64])
+def test_values_that_nothing_reads_warn(length: int) -> None:
+    """A call whose value is not used is made for its warning, also in a joined row."""
+
+    def f(x: Any) -> Any:
+        np.sqrt(x)
+        return x + 1.0, x * 2.0
+
+    compiled = co.compile(f, backend="native")
+    right, wrong = np.ones(length), np.ones(length)
+    wrong[-1] = -1.0
+    for _ in range(2):
+        compiled(right)
+        with pytest.warns(RuntimeWarning, match="invalid value encountered in sqrt"):
+            compiled(wrong)
 
 
 def test_shifted_memory_is_not_joined() -> None:
