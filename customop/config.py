@@ -52,6 +52,13 @@ class Config:
         How many threads run elementwise calls of a compiled function on large arrays,
         with the one that calls it: None (the default) is one for each processor that the
         process may use. The numbers are the same for all.
+    opcheck_seconds : float
+        How many seconds the checks of an operator may take together, 10.0 by default. A
+        check of a slow kernel stops between two calls, and `opcheck` says which inputs
+        are left out.
+    opcheck_memory : int
+        How many bytes `opcheck` may take for copies and variations of the arrays, and for
+        matrices of derivatives, 2**30 by default.
 
     Examples
     --------
@@ -72,6 +79,8 @@ class Config:
         "_compile_threads",
         "_listeners",
         "_on_failure",
+        "_opcheck_memory",
+        "_opcheck_seconds",
         "_random",
         "_seed",
         "_share",
@@ -84,6 +93,8 @@ class Config:
         self._on_failure = "error"
         self._check_nans = False
         self._compile_threads: int | None = None
+        self._opcheck_memory = 1 << 30
+        self._opcheck_seconds = 10.0
         self._random: Any = None
         self._seed: int | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -190,6 +201,26 @@ class Config:
         self._compile_threads = value
 
     @property
+    def opcheck_seconds(self) -> float:
+        """Return how many seconds the checks of an operator may take together."""
+        return self._opcheck_seconds
+
+    @opcheck_seconds.setter
+    def opcheck_seconds(self, value: float) -> None:
+        _check_positive("opcheck_seconds", value, "10.0")
+        self._opcheck_seconds = float(value)
+
+    @property
+    def opcheck_memory(self) -> int:
+        """Return how many bytes opcheck may take for arrays of its own."""
+        return self._opcheck_memory
+
+    @opcheck_memory.setter
+    def opcheck_memory(self, value: int) -> None:
+        _check_positive("opcheck_memory", value, "2**30 for a gigabyte")
+        self._opcheck_memory = int(value)
+
+    @property
     def random(self) -> Callable[[], float]:
         """The function that returns a random number from 0 to 1; safe in any thread."""
         if self._random is None:
@@ -213,8 +244,17 @@ class Config:
 
     def __repr__(self) -> str:
         names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_failure"]
-        names += ["check_nans", "compile_threads"]
+        names += ["check_nans", "compile_threads", "opcheck_seconds", "opcheck_memory"]
         return f"config({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+
+
+def _check_positive(name: str, value: Any, example: str) -> None:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not float(value) > 0:
+        raise ArgumentError(
+            f"config.{name} is {shown(value)}, must be a number above 0",
+            do=f"set it to {example}",
+        )
 
 
 def _is_share(value: Any) -> bool:

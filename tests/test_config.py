@@ -35,7 +35,7 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
         " sample_seed=None, on_failure='error', check_nans=False,"
-        " compile_threads=None)"
+        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824)"
     )
 
 
@@ -46,6 +46,19 @@ def test_a_refused_setting_changes_nothing(settings: Config, value: object) -> N
     with pytest.raises(co.ArgumentError):
         settings.checks = value  # type: ignore[assignment]
     assert settings.checks == "never"
+
+
+@pytest.mark.parametrize("name", ["opcheck_seconds", "opcheck_memory"])
+@pytest.mark.parametrize("value", [0, -1, "many", True, float("nan")])
+def test_bounds_of_opcheck_are_positive(
+    settings: Config, name: str, value: object
+) -> None:
+    """The bounds of opcheck take numbers above 0 only."""
+    setattr(settings, name, 20)
+    assert getattr(settings, name) == 20
+    with pytest.raises(co.ArgumentError, match="must be a number above 0"):
+        setattr(settings, name, value)
+    assert getattr(settings, name) == 20
 
 
 def test_listeners_hear_of_each_change(settings: Config) -> None:
@@ -67,7 +80,8 @@ def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
     assert str(read.value) == (
         "config has no setting 'check' (did you mean 'checks'?)\n"
         "  do: use one of 'aliasing', 'check_nans', 'checks', 'compile_threads',"
-        " 'on_failure', 'sample_checks', 'sample_seed'"
+        " 'on_failure', 'opcheck_memory', 'opcheck_seconds', 'sample_checks',"
+        " 'sample_seed'"
     )
 
 

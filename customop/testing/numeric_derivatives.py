@@ -67,7 +67,7 @@ def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> No
         compare(problem, problem.rule, found, expected, options)
         _check_linear(problem, cotangent, pulled, found, options)
     if options.undefined and len(problem.outputs.arrays) > 1:
-        _check_undefined(problem, pull, rng, options)
+        check_unused(problem, pull, rng, options)
     if options.batched:
         pull, pullback = adjoint(problem)
         rows = [problem.outputs.random(rng) for _ in range(2)]
@@ -140,7 +140,7 @@ def _pulled(pull: Linear, cotangents: list[Vector], tangents: list[Vector]) -> V
     return np.array([[g @ t for t in tangents] for g in map(pull, cotangents)])
 
 
-def _check_undefined(
+def check_unused(
     problem: Problem, pull: Linear, rng: np.random.Generator, options: CheckOptions
 ) -> None:
     """Check that leaving an output unused gives the same as a cotangent of zero."""
@@ -360,6 +360,87 @@ def difference(problem: Problem, eps: float) -> Linear:
             return (ahead - behind) / (2.0 * eps)
 
     return push
+
+
+# Slopes from both sides agree up to this share of them; curvature causes the rest.
+_SMOOTH = 1e-3
+
+
+def slopes_along(
+    problem: Problem, direction: Vector, step: float, at: Vector | None = None
+) -> Vector:
+    """Return the slope of each output along a direction, nan where there is none.
+
+    At the edge of its domain, a function has values on one side only. Then the slope is
+    that of this side.
+    """
+    start = problem.start if at is None else at
+    value = problem.value if at is None else problem.at(at)
+    with np.errstate(all="ignore"):
+        ahead, behind, far, far_behind = (
+            _slope(problem, start, value, direction, length)
+            for length in (step, -step, 10 * step, -10 * step)
+        )
+        scale = np.fmax(np.abs(ahead), np.abs(behind)) + 1e-6 * np.abs(value) + 1e-3
+        is_smooth = np.abs(ahead - behind) <= _SMOOTH * scale
+        one, one_far = _first_finite(ahead, behind), _first_finite(far, far_behind)
+        is_edge = np.isfinite(ahead) ^ np.isfinite(behind)
+        is_edge &= np.abs(one - one_far) <= 10 * _SMOOTH * scale
+        found = np.where(is_smooth, (ahead + behind) / 2, np.nan)
+    return np.where(is_edge, one, found)
+
+
+def _first_finite(a: Vector, b: Vector) -> Vector:
+    return np.where(np.isfinite(a), a, b)
+
+
+def _slope(
+    problem: Problem, start: Vector, value: Vector, direction: Vector, step: float
+) -> Vector:
+    """Return the slope over a step, or nan if the function refuses to be there."""
+    try:
+        there = problem.at(start + step * direction)
+    except Fault:
+        raise
+    except Exception:  # noqa: BLE001  # outside of its domain
+        return np.full_like(value, np.nan)
+    return (there - value) / step
+
+
+# How many points nearby must have the same slope.
+_NEARBY = 6
+
+
+def is_level(problem: Problem, direction: Vector, step: float, slopes: Vector) -> bool:
+    """Return whether points nearby have the same slopes along a direction.
+
+    Where numbers are equal, a line does not show that a median jumps from one of them to
+    another.
+    """
+    rng = np.random.default_rng(_SEED)
+    scale = np.abs(slopes) + 1e-3
+    for _ in range(_NEARBY):
+        there = problem.start + 20 * step * problem.inputs.random(rng)
+        try:
+            found = slopes_along(problem, direction, step, there)
+        except Fault:  # another shape
+            return False
+        except Exception:  # noqa: BLE001, S112  # outside of the domain
+            continue
+        if not np.all((np.abs(found - slopes) <= 0.02 * scale) | np.isnan(slopes)):
+            return False
+    return True
+
+
+def has_ties(problem: Problem) -> bool:
+    """Return whether inputs are equal to each other or to zero, where kinks are likely."""
+    start = np.abs(problem.start[:_LOOKED_AT])
+    sizes = np.unique(start)
+    return bool(sizes.size < start.size or (sizes.size and sizes[0] == 0))
+
+
+# How many numbers are compared with each other: sorting a million takes 0.1 s.
+_LOOKED_AT = 10_000
 
 
 def pushforward(problem: Problem) -> Linear:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -32,7 +33,7 @@ from customop.pages.html import (
     section,
     title,
 )
-from customop.progress import Progress, check_channel, progress
+from customop.progress import Progress, ProgressLines, check_channel, progress
 from customop.testing.checks.check_jobs import BY_NAME, CHECKS, Done
 from customop.testing.checks.check_runs import SUCCESS, WAIVED, Check
 from customop.testing.checks.outcomes import found_samples, outcomes
@@ -121,7 +122,8 @@ def opcheck(
     found = OpCheckResult(operator.qualname)
     work = _done(operator, args, kwargs, chosen, rtol, atol, found.inputs)
     shown = _VerboseTable(found, chosen) if verbose else None
-    with shown or nullcontext(), quieted(), closing(work) as all_done:
+    line = shown or _line(found.op, len(chosen))
+    with line, quieted(), closing(work) as all_done:
         for check, done in zip(
             chosen, _staged(all_done, found.op, chosen), strict=True
         ):
@@ -132,6 +134,8 @@ def opcheck(
                 outcome = f"{WAIVED}: {waiver}"
             if shown is not None:
                 shown.note(check, outcome, done)
+            elif isinstance(line, Progress):
+                line.advance()
             if isinstance(outcome, OpCheckError) and raise_exception:
                 raise outcome.with_traceback(None) from outcome.__cause__
             found[check.name] = outcome
@@ -139,6 +143,14 @@ def opcheck(
             if done.note:
                 found.notes[check.name] = done.note
     return found
+
+
+def _line(op: str, count: int) -> AbstractContextManager[Any]:
+    """Return what shows a line in a terminal every two seconds, for slow kernels."""
+    if check_channel.is_watched or not sys.stderr.isatty():
+        return nullcontext()
+    lines = ProgressLines(sys.stderr)
+    return Progress(f"opcheck {op}", count, lines, check_channel)
 
 
 def _staged(

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -235,6 +236,62 @@ def about_to_run(sample: Callable[[], Sample]) -> None:
     """Announce the sample that the operator runs on next; it may crash the process."""
     for watcher in _watchers:
         watcher(sample)
+
+
+def tick() -> None:
+    """Tell the clocks among the watchers that the work goes on."""
+    for watcher in _watchers:
+        if isinstance(watcher, Clock):
+            watcher.restart()
+
+
+class Clock:
+    """A watcher that calls `start` again and again while the work goes on.
+
+    Parameters
+    ----------
+    start : callable
+        ``start(seconds)`` lets the system end this process after some time.
+    seconds : float
+        How long a call may take. After a few calls it is a hundred times as long as the
+        longest of them, but at least a twelfth of this.
+    """
+
+    def __init__(self, start: Callable[[float], None], seconds: float) -> None:
+        self._start = start
+        self.seconds: float = seconds
+        self._least = seconds / _SHORTER
+        self._longest = 0.0
+        self._left = _CALLS
+        self._last: float | None = None
+        self._started = float("-inf")
+
+    def __call__(self, sample: Callable[[], Sample]) -> None:
+        """Note that the operator is about to run."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Give the next call its time."""
+        now = perf_counter()
+        if self._last is not None:
+            self._longest = max(self._longest, now - self._last)
+            self._left -= 1
+            if self._left == 0:
+                most = max(self._least, 100 * self._longest)
+                self.seconds, self._started = min(self.seconds, most), float("-inf")
+        self._last = now
+        if now - self._started > 0.02 * self.seconds:  # asking the system takes 3 us
+            self._started = now
+            self._start(self.seconds)
+
+
+_SHORTER = 12
+# A compiler may run in each of the first calls.
+_CALLS = 4
+
+
+class OutOfTimeError(BaseException):
+    """The time for a check is up. Checks must not take it for an error of the kernel."""
 
 
 @contextmanager

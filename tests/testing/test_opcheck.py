@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behavior_checks, check_runs
+from customop.testing.checks import behavior_checks, session
 from customop.testing.checks.check_jobs import CHECKS
 
 HERE = Path(__file__)
@@ -504,7 +504,7 @@ def test_kinks_are_no_faults() -> None:
     assert gradient(clipped, [1.0, 1e-5, -2.0]) == "SUCCESS"
     assert gradient(clipped, [1.0, 0.0]) == "SUCCESS"
     assert gradient(in_steps, [1.0, 2.0]) == (
-        "SKIPPED: differences from both sides disagree: it has a kink or a jump there"
+        "SKIPPED: differences from both sides disagree: it has a kink, a jump or an edge there"
     )
 
 
@@ -678,12 +678,61 @@ def test_empty_arrays_have_no_derivative() -> None:
 
 
 def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check stops after its time, with a note."""
-    monkeypatch.setattr(check_runs, "_SECONDS", 0.0)
+    """A check stops between two calls when its time is up, and says what is left out."""
+    monkeypatch.setattr(session, "_LEAST", 0.0)
+    monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
     found = opcheck(scale, (X, 3.0), test_utils=("test_layouts", "test_sizes"))
-    assert found.notes == {
-        "test_layouts": "the kernel is slow: stopped after 0 s, at input 1",
-    }
+    assert found["test_layouts"] == (
+        "SKIPPED: the kernel is slow: stopped within input 1 of its inputs; those after"
+        " it are left out"
+    )
+
+
+def test_large_arrays_have_no_variations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of arrays that do not fit into the memory of opcheck are not made."""
+    monkeypatch.setattr(co.config, "opcheck_memory", 100)
+    found = opcheck(scale, (X, 3.0), test_utils=("test_layouts",))
+    assert found.notes["test_layouts"].endswith("config.opcheck_memory is 0 MB")
+
+
+def test_gradient_of_a_long_array() -> None:
+    """One wrong number among 70,000 is found, without a matrix of all derivatives."""
+
+    def wrong(ctx: Any, g: Any) -> Any:
+        out = 2.0 * g * ctx.x
+        return np.where(np.arange(out.size) == 66_000, 0.0, out)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.x = inputs[0]
+
+    op = co.custom_op("checked::long", lambda x: x * x, mutates_args=(), schema=_ONE)
+    op.register_fake(lambda x: co.fake_like(x))
+    op.register_autograd(wrong, setup_context=keep)
+    x = np.random.default_rng(0).uniform(1.0, 2.0, 70_000)
+    found = opcheck(op, (x,), test_utils="test_gradients", raise_exception=False)
+    assert found.failed == ["test_gradients"]
+
+
+_ONE = "(Array x) -> Array"
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 2.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+def test_edges_and_ties_are_no_faults(numbers: list[float]) -> None:
+    """At the edge of a domain, and where numbers are equal, right gradients pass."""
+
+    def middle(x: np.ndarray) -> np.ndarray:
+        if (x < 0).any():
+            raise ValueError("negative")
+        return np.median(x) * x**1.5
+
+    op = co.custom_op(
+        f"checked::middle{len(numbers)}_{numbers[0]:.0f}", middle, mutates_args=()
+    )
+    op.register_fake(lambda x: co.fake_like(x)).register_autograd(co.native)
+    found = opcheck(
+        op, (np.array(numbers),), test_utils="test_gradients", raise_exception=False
+    )
+    assert found.failed == [], found["test_gradients"]
 
 
 def test_nothing_is_left_behind() -> None:

@@ -31,7 +31,7 @@ from customop.errors import (
 from customop.graph.module import GraphModule
 from customop.graph.walk import run_once
 from customop.schema.tags import BY_DATA
-from customop.schema.types import ClassOf, Maybe, place_in, typed_items
+from customop.schema.types import GENERATOR, ClassOf, Maybe, place_in, typed_items
 from customop.testing.checks.session import (
     Run,
     Session,
@@ -102,6 +102,38 @@ def _check_replayed(
     for early, late in pairs:
         if early is not None and late is not None:
             session.compare(late, early, what, do=do, exact=True)
+
+
+def check_generators(session: Session) -> None:
+    """Check that some result depends on each Generator that the operator takes."""
+    op = session.op
+    for i, p in enumerate(op.schema.parameters):
+        if p.type != GENERATOR or not session.samples:
+            continue
+        if all(_is_ignored(session, sample, i) for sample in session.samples):
+            raise Fault(
+                f"gives the same results for every Generator '{p.name}'",
+                f"seen over {len(session.samples)} inputs, with {_SEEDS} seeds each",
+                do=f"draw from {p.name}, not from a generator of the kernel's own",
+                parameter=p.name,
+            )
+
+
+_SEEDS = 8
+
+
+def _is_ignored(session: Session, sample: Sample, at: int) -> bool:
+    runs = []
+    for seed in range(_SEEDS):
+        values = session.values(sample)
+        if values[at] is None:
+            return True
+        values[at] = np.random.default_rng(seed)
+        try:
+            runs.append(session.call(values))
+        except Exception:  # noqa: BLE001  # other numbers that the kernel cannot use
+            return False
+    return all(same_runs(run, runs[0]) for run in runs)
 
 
 def _is_written(name: str) -> bool:

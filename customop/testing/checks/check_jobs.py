@@ -18,6 +18,10 @@ from customop.schema.tags import Tag
 from customop.testing.checks import (
     behavior_checks,
     contract_checks,
+    derivative_checks,
+    length_checks,
+    memory_checks,
+    precision_checks,
     smooth,
     transform_checks,
     variation_checks,
@@ -37,8 +41,15 @@ from customop.testing.checks.session import (
     same_bits,
 )
 from customop.testing.inputs.sample_values import Array, arrays_in
-from customop.testing.processes.child import Crash, Send, packed, start_clock, unpacked
-from customop.testing.quiet import Fault, Watcher, watched
+from customop.testing.processes.child import (
+    Crash,
+    Send,
+    begin_clock,
+    packed,
+    start_clock,
+    unpacked,
+)
+from customop.testing.quiet import Clock, Fault, Watcher, watched
 
 # ---- the table of checks ----
 
@@ -60,6 +71,7 @@ CHECKS: Final = (
         contract_checks.check_mutation,
         over_all=contract_checks.check_never_written,
         as_given=_always,
+        made_up=memory_checks.check_surroundings,
     ),
     Check(
         "test_autograd_registration",
@@ -73,7 +85,11 @@ CHECKS: Final = (
         for_all_kinds=True,
         as_given=_always,
     ),
-    Check("test_sizes", contract_checks.check_sizes),
+    Check(
+        "test_sizes",
+        contract_checks.check_sizes,
+        over_all=length_checks.check_long_arrays,
+    ),
     Check(
         "test_kernels_agree",
         contract_checks.check_kernels_agree,
@@ -83,12 +99,12 @@ CHECKS: Final = (
     Check("test_vmap", transform_checks.check_vmap, vary=transform_checks.in_lengths),
     Check(
         "test_jvp",
-        transform_checks.check_jvp,
+        derivative_checks.check_jvp,
         vary=partial(smooth.at_special_values, JVP),
     ),
     Check(
         "test_gradients",
-        transform_checks.check_gradients,
+        derivative_checks.check_gradients,
         vary=partial(smooth.at_special_values, AUTOGRAD),
     ),
     Check("test_aot_dispatch_static", behavior_checks.check_static, as_given=_always),
@@ -102,8 +118,13 @@ CHECKS: Final = (
         "test_dtypes",
         variation_checks.check_dtypes,
         vary=variation_checks.in_dtypes,
+        over_all=precision_checks.check_precision,
     ),
-    Check("test_determinism", behavior_checks.check_determinism),
+    Check(
+        "test_determinism",
+        behavior_checks.check_determinism,
+        over_all=behavior_checks.check_generators,
+    ),
     Check("test_out_variant", contract_checks.check_out_variant, as_given=_always),
     Check("test_pickle", behavior_checks.check_pickle, as_given=_always),
     Check("test_threads", behavior_checks.check_threads),
@@ -166,17 +187,8 @@ def both(done: Done, rest: Done) -> Done:
 
 
 def clock(patience: float) -> Watcher:
-    """Return a watcher that gives each sample this many seconds, or 2 % less."""
-    started = float("-inf")
-
-    def restart(sample: Callable[[], Sample]) -> None:
-        nonlocal started
-        now = perf_counter()
-        if now - started > 0.02 * patience:  # asking the system takes 3 us
-            started = now
-            start_clock(patience)
-
-    return restart
+    """Return a watcher that gives each call this many seconds, or less; see `Clock`."""
+    return Clock(begin_clock, patience)
 
 
 def telling(send: Send, patience: float) -> Watcher:
@@ -235,6 +247,8 @@ def run_checks(
         return at_smallest(*found)
 
     note_program()
+    checks = list(checks)
+    session.plan(len(checks))
     with watched(clock(patience)):
         for check in checks:
             send_done(send, done_of(check, session, report), is_last=True)
@@ -336,6 +350,7 @@ def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> No
         patience = PATIENCE + CALLS * run_given(session)
         effects = effects_of(session)
     start_clock(patience)
+    session.plan(len(names))
     with watched(clock(patience)):
         for check in _checks_of(names):
             done = done_of(check, session, reported)
@@ -388,10 +403,13 @@ def crash_fault(
     old = {} if usual is None else {p: x for p, x, _ in arrays_in(op, usual)}
     on = ", ".join(f"'{place}' of shape {x.shape}" for place, x in new.items())
     changed = [p for p in new if p in old and _outline(new[p]) != _outline(old[p])]
+    remedy = memory_checks.REMEDIES.get(sample.note)
+    if remedy is not None:
+        on, changed = f"{on} {sample.note}", list(new)
     return Fault(
         f"the kernel {crash.how}{on and f' on {on}'}",
         *crash.lines,
-        do=_advice(op, new, old),
+        do=remedy or _advice(op, new, old),
         parameter=changed[0] if len(changed) == 1 else "",
     )
 
@@ -430,6 +448,10 @@ def _type(new: Array, old: Array, letters: Mapping[int, str]) -> str:
     element = "Array" if new.dtype == old.dtype else old.dtype.name
     if new.shape == old.shape:
         return f"{element}[...]"
+    if 0 in new.shape and len(new.shape) != len(old.shape):
+        named = zip(new.shape, "nmkpqrst", strict=False)
+        text = ",".join(name if length else f"{name}+1" for length, name in named)
+        return f"{element}[{text}]"
     axes = [letters.get(n, str(n)) for n in old.shape]
     if len(new.shape) == len(axes):
         pairs = enumerate(zip(new.shape, old.shape, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -18,18 +19,14 @@ from customop.core.rule_kind import is_interactive
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
 from customop.testing.checks.session import Session
-from customop.testing.checks.smooth import without_derivative
+from customop.testing.checks.smooth import parameter_of, without_derivative
 from customop.testing.inputs.shrink import shrink
-from customop.testing.quiet import Fault, about_to_run
+from customop.testing.quiet import Fault, OutOfTimeError, about_to_run
 
 # ---- a check and its outcome ----
 
 SUCCESS = "SUCCESS"
 WAIVED = "WAIVED"
-
-# Seconds after which a check stops at the current sample. Only kernels that take a
-# tenth of a second reach this; checks of faster ones end in 0.1 s.
-_SECONDS = 5.0
 
 
 class Check(NamedTuple):
@@ -121,34 +118,57 @@ def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckE
     session.notes.clear()
     if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
         return "SKIPPED: the operator has no kernel for NumPy's arrays"
-    for sample in _in_time(check, session):
-        reason, error = _found_by(check, session, sample)
+    try:
+        with session.timed():
+            for sample in _samples_of(check, session):
+                reason, error = _found_by(check, session, sample)
+                if error is not None:
+                    break
+                reasons.append(reason)
+            else:
+                sample, error = session.samples[0], _found_over_all(check, session)
+    except OutOfTimeError:
+        stopped = _stopped(session, len(reasons))
+        if not reasons:
+            return f"SKIPPED: {stopped}"
+        session.notes.append(stopped)
+    else:
         if error is not None:
             return report(check, session, sample, error)
-        reasons.append(reason)
-    if check.over_all is not None and session.samples:
-        try:
-            check.over_all(session)
-        except Exception as error:  # noqa: BLE001  # reported as a fault
-            return reported(check, session, session.samples[0], error)
     if not all(reasons):
         return SUCCESS
     return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
 
 
-def _in_time(check: Check, session: Session) -> Iterator[Sample]:
-    """Yield the samples that a check runs on, until its time is up."""
-    end = perf_counter() + _SECONDS
-    count = 0
+def _samples_of(check: Check, session: Session) -> Iterator[Sample]:
+    """Yield the samples that a check runs on."""
     for given in session.samples:
-        for sample in (given,) if check.vary is None else check.vary(session, given):
-            if count and perf_counter() > end:
-                session.notes.append(
-                    f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
-                )
-                return
-            count += 1
+        if check.vary is None or not session.has_room(given):
+            yield given
+            continue
+        for sample in check.vary(session, given):
+            if sample is not given:
+                session.check_time()
             yield sample
+            if sample is not given:
+                session.forget(sample)
+
+
+def _stopped(session: Session, count: int) -> str:
+    """Say where a check has stopped, and what it has left out."""
+    samples = f"{count + 1} of its inputs; those after it are left out"
+    return f"the kernel is slow: stopped within input {samples}"
+
+
+def _found_over_all(check: Check, session: Session) -> Exception | None:
+    """Run the part of a check that comes after all samples."""
+    if check.over_all is None or not session.samples:
+        return None
+    try:
+        check.over_all(session)
+    except Exception as error:  # noqa: BLE001  # reported as a fault
+        return error
+    return None
 
 
 def _found_by(
@@ -185,17 +205,28 @@ def _found_without(
 
 # ---- the smallest input ----
 
+# How many seconds the search for it may take.
+_TO_SHRINK = 5.0
+
 
 def at_smallest(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """Return the error for a fault at the smallest input that shows it."""
     is_taken = session.accepts(sample)
+    end = perf_counter() + _TO_SHRINK
 
     def found(other: Sample) -> Exception | None:
         own = Session(
             session.op, [other], session.rtol, session.atol, start=session.start
         )
+        own.deadline = end
+        try:
+            return seen_by(own, other)
+        except OutOfTimeError:
+            return None
+
+    def seen_by(own: Session, other: Sample) -> Exception | None:
         if is_taken and not own.accepts(other):
             return None  # the operator refuses this input, which would be another fault
         seen = _found_by(check, own, other)[1]
@@ -241,13 +272,34 @@ def reported(
         "to repeat it:",
         *_indented(script),
         do=fault.do,
-        parameter=fault.parameter,
+        parameter=fault.parameter or _concerned(check, op, sample),
         kind=check.name,
     )
     made.sample = sample
     made.repro = script
     made.__cause__ = error.__cause__ if isinstance(error, Fault) else error
     return made
+
+
+# Checks of what an operator does with its arguments.
+_OF_ARGUMENTS = {
+    "test_faketensor",
+    "test_kernels_agree",
+    "test_vmap",
+    "test_layouts",
+    "test_determinism",
+}
+
+
+def _concerned(check: Check, op: Operator[..., Any], sample: Sample) -> str:
+    """Return the argument that a fault is about: the one varied, or the only array."""
+    if check.name not in _OF_ARGUMENTS:
+        return ""
+    named = re.findall(r"'([^']+)'", sample.note)
+    if len(named) == 1:
+        return parameter_of(named[0])
+    slots = op.array_slots
+    return op.schema.parameters[slots[0]].name if len(slots) == 1 else ""
 
 
 def _indented(text: str) -> list[str]:

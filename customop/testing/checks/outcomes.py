@@ -74,6 +74,7 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     The others run in a child at the same time.
     """
     here = _run_here(session, checks)
+    session.plan(len(here))
     parts = [c.rest if c.name in here else c.whole for c in checks]
     if not CAN_FORK:
         with random_state_kept():

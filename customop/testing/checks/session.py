@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import gc
+import locale
 import os
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +21,7 @@ from customop.arrays.array import is_inexact
 from customop.arrays.convert import to_host
 from customop.arrays.kinds import has_device, is_array, kind_of
 from customop.arrays.nested import children, flat, map_nested
+from customop.config import config
 from customop.core.contract import written_of
 from customop.core.dispatch import find_kernel, select
 from customop.core.kernel_proof import Proof
@@ -34,7 +39,13 @@ from customop.testing.inputs.sample_values import (
 )
 from customop.testing.inputs.search import Oracle
 from customop.testing.inputs.templates import call_of
-from customop.testing.quiet import Fault, about_to_run, numpy_state
+from customop.testing.quiet import (
+    Fault,
+    OutOfTimeError,
+    about_to_run,
+    numpy_state,
+    tick,
+)
 
 _Restore: TypeAlias = Callable[[], object]
 
@@ -76,6 +87,8 @@ class Session:
         "_start",
         "atol",
         "by_content",
+        "checks_left",
+        "deadline",
         "fixed",
         "is_given",
         "is_kept",
@@ -84,6 +97,7 @@ class Session:
         "op",
         "rtol",
         "samples",
+        "seconds_left",
     )
 
     def __init__(
@@ -108,6 +122,10 @@ class Session:
         if not begins_later:
             self.begin()
         self.notes: list[str] = []
+        # When the running check has to stop, and what is left for the checks after it.
+        self.deadline: float = float("inf")
+        self.seconds_left: float = float("inf")
+        self.checks_left: int = 1
         self.fixed: frozenset[str] = frozenset()
         schema = op.schema
         # Raises as a call does if arguments do not fit their dtypes and shapes.
@@ -153,17 +171,66 @@ class Session:
         own = fresh(sample)
         return list(self.op.bind(*own.args, **own.kwargs))
 
+    def check_time(self) -> None:
+        """Raise if the time of the running check is up; call it before the operator."""
+        tick()
+        if perf_counter() > self.deadline:
+            raise OutOfTimeError
+
+    def has_room(self, sample: Sample) -> bool:
+        """Return whether there is memory for variations of a sample, and note if not."""
+        size = sum(x.nbytes for x in arrays_of(self.bound(sample)))
+        if size * _COPIES <= config.opcheck_memory:
+            return True
+        self.notes.append(
+            f"its arrays of {size / 1e6:.0f} MB have no variations: config.opcheck_memory"
+            f" is {config.opcheck_memory / 1e6:.0f} MB"
+        )
+        return False
+
+    def forget(self, sample: Sample) -> None:
+        """Drop what is known of a variation, if its arrays are large."""
+        size = sum(x.nbytes for x in arrays_of(self.bound(sample)))
+        if size > _MOST_BYTES:
+            self._bound.pop(id(sample), None)
+            for key in [key for key in self._known if key[1] == id(sample)]:
+                del self._known[key]
+
+    def plan(self, checks: int) -> None:
+        """Divide the time that opcheck may take among this many checks."""
+        self.seconds_left, self.checks_left = config.opcheck_seconds, checks
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Give the check inside the block its share of the time that is left."""
+        began = perf_counter()
+        parts = max(1, min(self.checks_left, _PARTS))
+        share = max(_LEAST, self.seconds_left / parts)
+        self.deadline = began + share
+        try:
+            yield
+        finally:
+            self.deadline = float("inf")
+            self.checks_left -= 1
+            self.seconds_left -= perf_counter() - began
+
     def call(
-        self, values: Sequence[Any], kernel: Callable[..., Any] | None = None
+        self,
+        values: Sequence[Any],
+        kernel: Callable[..., Any] | None = None,
+        *,
+        is_announced: bool = False,
     ) -> Run:
         """Run a kernel, by default the one that a call would use.
 
         What the schema refuses does not reach it, as in a call; there are no other checks.
         """
         op = self.op
+        self.check_time()
         if self._check is not None:
             self._check(values)
-        about_to_run(lambda: call_of(op.schema, values))
+        if not is_announced:
+            about_to_run(lambda: call_of(op.schema, values))
         if op.sees_seed:
             self.seed()
         chosen, positional, keywords, proof = select(op, values)
@@ -310,6 +377,12 @@ class Session:
             raise Fault(f"{name} differs {what}: {text}", *error.where, do=do) from None
 
 
+# How many copies of a sample are in memory at once, at most.
+_COPIES = 24
+# The least seconds for a check.
+_LEAST = 0.5
+# A check may take this part of the time that is left, since most take less.
+_PARTS = 3
 # Seed of NumPy's global state before each run of an operator that draws from it.
 _RUN_SEED = 20
 
@@ -638,6 +711,24 @@ _LASTING: dict[str, Callable[[], Any]] = {
     "np.get_printoptions()": np.get_printoptions,
     "os.environ": _environment,
     "os.getcwd()": os.getcwd,
+}
+
+
+def _arithmetic() -> tuple[str, ...]:
+    """Return results that depend on how the processor rounds and treats tiny numbers."""
+    one, three, tiny = _NUMBERS
+    # As text, since a processor that flushes to zero takes tiny numbers for zero.
+    return tuple(map(float.hex, (one / three, (one + one) / three, tiny * one)))
+
+
+# Names, so that Python does not compute with them in advance.
+_NUMBERS = [1.0, 3.0, 5e-324]
+
+_LASTING |= {
+    "how the processor rounds": _arithmetic,
+    "gc.isenabled()": gc.isenabled,
+    "sys.getrecursionlimit()": sys.getrecursionlimit,
+    "locale.setlocale(LC_ALL)": lambda: locale.setlocale(locale.LC_ALL),
 }
 _SETTINGS: dict[str, Callable[[], Any]] = {
     "np.geterr()": lambda: (np.geterr(), np.geterrcall()),

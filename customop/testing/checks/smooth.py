@@ -18,6 +18,7 @@ from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample, call_text
 from customop.errors import NoDerivativeError
+from customop.testing.checks.precision_checks import is_precise, shaken
 from customop.testing.checks.session import (
     Session,
     floats_of,
@@ -28,8 +29,8 @@ from customop.testing.checks.session import (
 from customop.testing.close import Space, Vector, random_vector
 from customop.testing.inputs.sample_values import map_values
 from customop.testing.inputs.shrink import Longer, longer
-from customop.testing.inputs.variations import SMOOTH, specials
-from customop.testing.numeric_derivatives import Problem
+from customop.testing.inputs.variations import SMOOTH, complex_of, specials
+from customop.testing.numeric_derivatives import Problem, has_ties, is_level
 from customop.testing.quiet import Fault, strict_numbers
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
@@ -63,7 +64,7 @@ def function_of(
         chosen = session.floats(values) if session.fixed else arrays
     else:
         chosen = {name: arrays[name] for name in moving}
-    return _FloatFunction(session.op, values, arrays, chosen).call, chosen
+    return _FloatFunction(session, values, arrays, chosen).call, chosen
 
 
 class _FloatFunction:
@@ -72,16 +73,17 @@ class _FloatFunction:
     Transforms search the closures of functions. A method has no closure to search.
     """
 
-    __slots__ = ("_arrays", "_chosen", "_is_whole", "_op", "_put")
+    __slots__ = ("_arrays", "_check_time", "_chosen", "_is_whole", "_op", "_put")
 
     def __init__(
         self,
-        op: Operator[..., Any],
+        session: Session,
         values: Sequence[Any],
         arrays: dict[str, Any],
         chosen: dict[str, Any],
     ) -> None:
-        self._op = op
+        self._op: Operator[..., Any] = session.op
+        self._check_time = session.check_time
         self._put = placer(values, is_floats)
         self._arrays = arrays
         self._chosen = chosen
@@ -89,6 +91,7 @@ class _FloatFunction:
 
     def call(self, *given: Any) -> tuple[Any, ...]:
         """Return the outputs that are floating-point arrays."""
+        self._check_time()
         if not self._is_whole:
             moved = dict(zip(self._chosen, given, strict=True))
             given = tuple({**self._arrays, **moved}.values())
@@ -179,6 +182,46 @@ def as_single(leaf: Any) -> Any:
     return leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
 
 
+def as_single_complex(leaf: Any) -> Any:
+    """Convert floats to complex numbers of the precision of float32."""
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
+        return leaf
+    return complex_of(leaf).astype(np.complex64)
+
+
+def check_single(
+    session: Session,
+    what: str,
+    places: Sequence[str],
+    found: Sequence[Any],
+    wide: Callable[[Callable[[Any], Any]], Sequence[Any]],
+) -> None:
+    """Check derivatives in float32 against those of the same numbers in float64.
+
+    ``wide(change)`` returns the latter for changed arguments.
+    """
+    try:
+        with strict_numbers():
+            expected = wide(as_double)
+            nearby = wide(lambda leaf: shaken(as_double(leaf)))
+    except Exception:  # noqa: BLE001  # float64 that the kernel refuses
+        return
+    for place, a, b, other in zip(places, found, expected, nearby, strict=True):
+        short, long, moved = map(np.asarray, (a, b, other))
+        if short.shape == long.shape and not is_precise(short, long, lambda m=moved: m):  # type: ignore[misc]  # called at once
+            raise Fault(
+                f"has another {what} for float32 than for the same numbers in float64,"
+                f" at '{place}'",
+                f"{short.tolist()} and {long.tolist()}" if short.size < _SHOWN else "",
+                do="compute it alike for all dtypes, and in the dtype of the arguments",
+                parameter=parameter_of(place),
+            )
+
+
+# How many numbers a message shows.
+_SHOWN = 10
+
+
 # ---- away from kinks ----
 
 
@@ -212,7 +255,7 @@ def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
         return "the kernel takes no float64, which differences need"
     point = session.once("smooth", sample, lambda: _smooth_point(problem))
     if point is None:
-        return "differences from both sides disagree: it has a kink or a jump there"
+        return "differences from both sides disagree: it has a kink, a jump or an edge there"
     if point is not problem.start:
         values = at_point(session, values, problem, problem.inputs.split(point))
         problem = problem_of(session, values)
@@ -241,20 +284,29 @@ def _smooth_point(problem: Problem) -> Vector | None:
     they still differ when the step gets shorter.
     """
     point = problem.start
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            rng = np.random.default_rng(SEED + attempt)
-            shifts = 0.05 * attempt * rng.uniform(-1, 1, problem.inputs.size)
-            point = problem.start + shifts * _reach(problem)
+    for point in _points_near(problem):
         try:
             if _is_smooth(problem, point):
                 return point
-        except Fault:  # the shapes depend on the values
+        except Exception:  # noqa: BLE001, S112  # another shape, or out of the domain
             continue
-        except Exception:
-            if attempt == 0:
-                raise
     return None
+
+
+def _points_near(problem: Problem) -> Iterator[Vector]:
+    """Yield the inputs themselves, then others: at random, and further inside."""
+    start = problem.start
+    yield start
+    reach = _reach(problem)
+    for attempt in range(1, _ATTEMPTS):
+        rng = np.random.default_rng(SEED + attempt)
+        yield start + 0.05 * attempt * rng.uniform(-1, 1, start.size) * reach
+    # At the edge of the domain, such as 0 for a square root, a random shift may lead out
+    # of it. Numbers between the others are in it more often.
+    inside = fixed_random(start.size) * 0.03 + 0.1
+    yield start + inside * (start.mean() - start)
+    for sign in (1.0, -1.0):
+        yield start + sign * inside * reach
 
 
 def _reach(problem: Problem) -> Vector:
@@ -278,7 +330,11 @@ def _is_smooth(problem: Problem, point: Vector) -> bool:
         bends.append((ahead - 2 * here + behind) / step)
     scale = np.abs(slopes[0]) + 1e-3 * np.abs(here) + 1e-3
     apart = np.abs(slopes[1] - slopes[0]) + np.abs(bends[1])
-    return bool(np.all(apart <= 0.02 * scale))
+    if not np.all(apart <= 0.02 * scale):
+        return False
+    if point is not problem.start or not has_ties(problem):
+        return True
+    return is_level(problem, direction, STEP, slopes[0])
 
 
 # ---- at special values ----
@@ -387,17 +443,6 @@ def _check_there(
         return "the results are too short for differences"
     check(session, problem, STEP * max(1.0, float(np.abs(problem.start).max())))
     return ""
-
-
-def is_smooth_over(problem: Problem, step: float) -> bool:
-    """Return whether slopes on both sides and over a longer step agree."""
-    direction = fixed_random(problem.inputs.size)
-    slopes = [
-        (problem.at(problem.start + h * direction) - problem.value) / h
-        for h in (step, -step, 10 * step)
-    ]
-    scale = np.abs(slopes[0]) + 1e-6 * np.abs(problem.value) + 0.1
-    return all(np.all(np.abs(s - slopes[0]) <= 3e-4 * scale) for s in slopes[1:])
 
 
 def parameter_of(place: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from copy import copy
 from functools import lru_cache
 from typing import Any, Self
@@ -13,15 +12,13 @@ import numpy as np
 
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flat
-from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
+from customop.core.builtin_kinds import AUTOGRAD, VMAP
 from customop.core.rule_kind import COMPOSITE
 from customop.core.samples import Sample
 from customop.errors import (
     ContractError,
     CustomOpError,
     DataDependentError,
-    MissingRuleError,
-    NoDerivativeError,
     VmapError,
 )
 from customop.schema.tags import Tag
@@ -34,45 +31,23 @@ from customop.testing.checks.session import (
     same_bits,
 )
 from customop.testing.checks.smooth import (
-    SEED,
-    STEP,
-    as_double,
     as_single,
+    as_single_complex,
     at_other_lengths,
-    at_point,
-    check_there,
-    fixed_random,
+    check_single,
     function_of,
     gradients_of,
-    is_smooth_over,
     is_wide,
     made_gradients,
     ones_like,
-    parameter_of,
-    problem_of,
-    smooth_problem,
     why_no_derivative,
     with_longer_axes,
 )
-from customop.testing.close import Vector
 from customop.testing.inputs.sample_values import map_values
 from customop.testing.inputs.shrink import Longer
 from customop.testing.inputs.templates import call_of
-from customop.testing.numeric_derivatives import (
-    CheckOptions,
-    Linear,
-    Problem,
-    adjoint,
-    check_batched,
-    check_derivatives,
-    difference,
-    pushforward,
-    same_vector,
-    second_problem,
-)
 from customop.testing.quiet import Fault, about_to_run, strict_numbers
 from customop.transforms.autograd.grad import vjp
-from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap
 
 # ---- the check of an operator's vmap rule against a loop over the rows ----
@@ -108,10 +83,19 @@ def check_vmap(session: Session, sample: Sample) -> str:
     arrays = arrays_of(session.bound(sample))
     if not arrays:
         return "no argument is an array"
+    if not session.has_room(sample):
+        return session.notes[-1]
     function = _RowFunction(session, sample)
     if op.sees_seed:
         _check_randomness(function)
         return ""
+    _check_rule(function, sample, arrays)
+    return ""
+
+
+def _check_rule(function: _RowFunction, sample: Sample, arrays: Sequence[Any]) -> None:
+    """Check the vmap rule for batches along all axes, and of several sizes."""
+    session, op = function.session, function.session.op
     # Rows and results depend on which arrays are batched, but not along which axis.
     known: dict[tuple[bool, ...], _BatchRows] = {}
     for dims in _combinations(tuple([leaf.ndim for leaf in arrays])):
@@ -123,12 +107,47 @@ def check_vmap(session: Session, sample: Sample) -> str:
     every = (True,) * len(arrays)
     for size in (1, 0):
         _check_dims(known[every].first(size), first)
+    _check_without_rows(known[every])
+    for size in _sizes_that_meet(session, sample, arrays):
+        _check_dims(_BatchRows(function, every, size), first)
     for unlike in (_with_nan, _short):
         _check_unlike(function, unlike)
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
         _check_out_dims(known[every])
         _check_nested(_BatchRows(function, every, 4))
-    return ""
+
+
+# Rules may take the batch apart in blocks of 64.
+_LONG_BATCH = 67
+
+
+def _sizes_that_meet(
+    session: Session, sample: Sample, arrays: Sequence[Any]
+) -> list[int]:
+    """Return sizes of batches: as long as an axis, and once a long one."""
+    lengths = {n for x in arrays for n in x.shape if _USUAL < n <= _MOST_MET}
+    found = sorted(lengths)[:2]
+    return [*found, _LONG_BATCH] if sample is session.samples[-1] else found
+
+
+_USUAL, _MOST_MET = 2, 9
+
+
+def _check_without_rows(rows: _BatchRows) -> None:
+    """Check that a batch without rows has the axes and dtype of others."""
+    empty = rows.first(0)
+    dims = (0,) * len(rows.function.arrays)
+    outs = _batched(empty, dims, empty.stacked(dims))
+    if outs is None or not rows.runs:
+        return
+    expected = [leaf for _, leaf in rows.runs[0].effects if is_array(leaf)]
+    for i, (out, row) in enumerate(zip(outs, expected, strict=False)):
+        if (out.shape[1:], out.dtype) != (row.shape, row.dtype):
+            raise Fault(
+                f"returns output {i} of shape {out.shape} and {out.dtype} for a batch"
+                f" without rows, must be {(0, *row.shape)} and {row.dtype}",
+                do="return an empty array of the shape and dtype that rows would have",
+            )
 
 
 def _check_longer(session: Session, sample: Longer) -> str:
@@ -183,6 +202,7 @@ class _RowFunction:
 
     def call(self, *arrays: Any) -> Any:
         """Return the results for one row."""
+        self.session.check_time()
         out = self.session.op.invoke(self.put(arrays))
         if is_array(out):  # an array alone takes two thirds of the time of a tuple
             return out
@@ -450,7 +470,7 @@ def _check_randomness(function: _RowFunction) -> None:
             "draws random numbers under vmap with randomness='error'",
             do="let the rule call random operators, which raise there",
         )
-    vmap(function.call, randomness="different")(*stacked)
+    _check_different(function)
     same = _each(vmap(function.call, randomness="same")(*stacked))
     for i, leaf in enumerate(same):
         function.session.compare_leaf(
@@ -461,6 +481,26 @@ def _check_randomness(function: _RowFunction) -> None:
             do="look at info.randomness in the rule",
         )
 
+
+def _check_different(function: _RowFunction) -> None:
+    """Check that ``"different"`` draws anew in each row, as calls in a row do."""
+    rows = [np.stack([x] * _ROWS) for x in function.arrays]
+    found = _each(vmap(function.call, randomness="different")(*rows))
+    calls = [_each(function.call(*function.arrays)) for _ in range(_ROWS)]
+    for i, leaf in enumerate(found):
+        values = np.asarray(leaf)
+        is_one = all(same_bits(values[k], values[0]) for k in range(_ROWS))
+        drawn = [np.asarray(call[i]) for call in calls]
+        if is_one and not all(same_bits(v, drawn[0]) for v in drawn):
+            raise Fault(
+                f"draws the same numbers for all {_ROWS} rows of output {i} with"
+                " randomness='different'",
+                do="draw numbers of the shape of the whole batch",
+            )
+
+
+# So many rows are hardly equal by chance, even where each is one of two numbers.
+_ROWS = 16
 
 # Registration, gradients of first and second order.
 
@@ -491,17 +531,32 @@ def check_short_floats(session: Session, sample: Sample) -> str:
     """Check that gradients of short floats are short too: the engine refuses others."""
     if session.op.find_rule(AUTOGRAD) is None or why_no_derivative(session, sample):
         return ""
-    values = map_values(as_single, session.values(sample))
+    _check_short(session, map_values(as_single, session.values(sample)))
+    try:
+        _check_short(session, map_values(as_single_complex, session.values(sample)))
+    except CustomOpError:  # complex results may have no gradient
+        return ""
+    return ""
+
+
+def _check_short(session: Session, values: Sequence[Any]) -> None:
     about_to_run(lambda: call_of(session.op.schema, values))
     try:
         with strict_numbers():
             call, chosen = function_of(session, values)
             out, pullback = vjp(call, *chosen.values())
     except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
-        return ""
-    if not any(map(is_wide, out)):
-        pullback(tuple(map(ones_like, out)))
-    return ""
+        return
+    if any(map(is_wide, out)):
+        return
+    found = pullback(tuple(map(ones_like, out)))
+
+    def wide(change: Callable[[Any], Any]) -> Sequence[Any]:
+        call, chosen = function_of(session, map_values(change, values))
+        out, pullback = vjp(call, *chosen.values())
+        return pullback(tuple(map(ones_like, out)))
+
+    check_single(session, "gradient", [*chosen], found, wide)
 
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
@@ -518,262 +573,4 @@ def _check_each_alone(session: Session, sample: Sample) -> None:
             "between asking for it alone and for all gradients",
             do="use ctx.needs_input_grad only to leave out gradients that are not"
             " needed",
-        )
-
-
-# ---- test_gradients ----
-
-
-def check_gradients(session: Session, sample: Sample) -> str:
-    """Check first and second derivatives against differences of the values."""
-    if session.op.find_rule(AUTOGRAD) is None:
-        return "no autograd rule"
-    if sample.note:
-        return check_there(session, sample, _check_adjoint)
-    problem = smooth_problem(session, sample)
-    if isinstance(problem, str):
-        return problem
-    size = problem.inputs.size
-    pull, pullback = adjoint(problem)
-    before = pull(fixed_random(problem.outputs.size))
-    _check_formula(session, problem, size, before)
-    _check_kept(session, problem, pull, before)
-    try:
-        cotangents = problem.outputs.split(fixed_random(problem.outputs.size).copy())
-        second = second_problem(problem, cotangents, "second gradient")
-        of_second = adjoint(second)[0](fixed_random(second.outputs.size))
-        _check_formula(session, second, size, of_second)
-        with _remedy(session, "under vmap"):
-            other = fixed_random(problem.outputs.size, SEED + 1)
-            rows = [(fixed_random(problem.outputs.size), before), (other, pull(other))]
-            check_batched(problem, pullback, rows, _bounded(session, _EXACT))
-    except (MissingRuleError, DataDependentError, NoDerivativeError) as error:
-        # A formula that cannot be traced raises; it never returns a wrong number.
-        session.notes.append(f"first gradients alone, their formula: {error.what}")
-    return ""
-
-
-# A batch runs the same formula, so that only rounding may differ.
-_EXACT = CheckOptions(rtol=1e-7, atol=1e-7)
-
-
-def _check_formula(
-    session: Session, problem: Problem, size: int, gradient: Vector
-) -> None:
-    """Check a gradient; its value for one fixed cotangent is known already."""
-    if _are_differences(problem, size, gradient):
-        return
-    is_large = problem.inputs.size * problem.outputs.size > _MOST_ENTRIES
-    with _remedy(session, problem.rule):
-        check_derivatives(problem, _bounded(session, CheckOptions(fast=is_large)))
-
-
-# Jacobians with more entries than this are compared along directions.
-_MOST_ENTRIES = 100_000
-
-
-def _bounded(session: Session, options: CheckOptions) -> CheckOptions:
-    """Return the options with the bounds of the session, if it has any."""
-    if session.rtol is None or session.atol is None:
-        return options
-    return options._replace(rtol=session.rtol, atol=session.atol)
-
-
-_REMEDIES = {
-    "gradient": "correct the formula of @{}.register_autograd",
-    "second gradient": "make the formula of @{}.register_autograd of operators with"
-    " right formulas of their own, on all that it depends on",
-    "under vmap": "make the formula of @{}.register_autograd of operators with right"
-    " vmap rules, and of axes counted from the end",
-}
-
-
-@contextmanager
-def _remedy(session: Session, rule: str) -> Iterator[None]:
-    """Complete the faults of a formula: add advice, and name the parameter."""
-    try:
-        yield
-    except Fault as fault:
-        fault.do = _REMEDIES[rule].format(session.op.name)
-        fault.parameter = parameter_of(fault.parameter)
-        raise
-
-
-# Tolerances for a derivative against its difference.
-_RTOL, _ATOL = 1e-4, 1e-5
-# How many components are moved one by one. Larger arrays use a sample of them, and very
-# large arrays a smaller sample.
-_MOST_COMPONENTS = 24
-_LARGE = 10_000
-
-
-def _are_differences(problem: Problem, size: int, gradient: Vector) -> bool:
-    """Return whether the gradient matches differences in the first `size` components.
-
-    This takes one random cotangent. The full comparison, which runs if this one fails,
-    takes one for each component of the outputs. If a one-sided difference agrees, that
-    is enough and saves half of the time: its error is the curvature times a millionth.
-    """
-    for i in _components(size):
-        if not _is_slope(problem, problem.inputs.unit(i), float(gradient[i])):
-            return False
-    return size == problem.inputs.size or _is_slope_along_the_rest(
-        problem, size, gradient
-    )
-
-
-def _is_slope(
-    problem: Problem,
-    direction: Vector,
-    found: float,
-    step: float = STEP,
-    seed: int = SEED,
-) -> bool:
-    """Return whether `found` is the slope along a direction of a sum of outputs."""
-    cotangent = fixed_random(problem.outputs.size, seed)
-    ahead = problem.at(problem.start + step * direction)
-    if _is_near(found, float(cotangent @ (ahead - problem.value)) / step):
-        return True
-    behind = problem.at(problem.start - step * direction)
-    return _is_near(found, float(cotangent @ (ahead - behind)) / (2 * step))
-
-
-def _check_kept(
-    session: Session, problem: Problem, pull: Linear, before: Vector
-) -> None:
-    """Raise if another call of the operator changes a gradient."""
-    moved = problem.start + 0.01 * fixed_random(problem.inputs.size)
-    with suppress(Exception):  # a point that the kernel refuses
-        vjp(problem.call, *problem.inputs.split(moved))
-    after = pull(fixed_random(problem.outputs.size))
-    if not same_vector(before, after):
-        raise Fault(
-            "has a gradient that another call of the operator changes",
-            f"{before.tolist()[:_SHOWN]} before, {after.tolist()[:_SHOWN]} after",
-            do="keep in ctx all that the formula needs, and change nothing that it keeps:"
-            f" in the setup_context of @{session.op.name}.register_autograd",
-        )
-
-
-# How many components a message shows.
-_SHOWN = 4
-
-
-def _is_slope_along_the_rest(problem: Problem, size: int, gradient: Vector) -> bool:
-    """Return whether the gradient matches differences from component `size` on.
-
-    In a second-order problem these are the cotangents, in which it is linear.
-    """
-    direction = fixed_random(problem.inputs.size, SEED + 1).copy()
-    direction[:size] = 0.0
-    return _is_slope(problem, direction, float(gradient @ direction))
-
-
-def _components(size: int) -> Sequence[int]:
-    if size <= _MOST_COMPONENTS:
-        return range(size)
-    rng = np.random.default_rng(SEED)
-    count = _MOST_COMPONENTS if size < _LARGE else _MOST_COMPONENTS // 8
-    return list(rng.integers(0, size, count))
-
-
-def _check_adjoint(session: Session, problem: Problem, step: float) -> None:
-    """Check the gradient along one direction; if that is wrong, check all of it."""
-    direction = fixed_random(problem.inputs.size)
-    cotangent = fixed_random(problem.outputs.size, SEED + 1)
-    found = float(adjoint(problem)[0](cotangent) @ direction)
-    is_right = _is_slope(problem, direction, found, step, SEED + 1)
-    if is_right or not is_smooth_over(problem, step):
-        return
-    with _remedy(session, problem.rule):
-        check_derivatives(problem, _bounded(session, CheckOptions(eps=step)))
-
-
-def _is_near(found: float, expected: float) -> bool:
-    return bool(abs(found - expected) <= _ATOL + _RTOL * abs(expected))
-
-
-# ---- the check of an operator's jvp rule ----
-
-
-def check_jvp(session: Session, sample: Sample) -> str:
-    """Check the tangent against differences and against the gradient."""
-    op = session.op
-    if sample.note and op.find_rule(JVP) is not None:
-        return check_there(session, sample, _check_pushforward)
-    has_formula = op.find_rule(AUTOGRAD) is not None
-    if op.find_rule(JVP) is None:
-        if not has_formula:
-            return "no jvp rule, and no autograd rule to transpose"
-        return "no jvp rule: it follows from the autograd rule, see test_gradients"
-    problem = smooth_problem(session, sample)
-    if isinstance(problem, str):
-        return problem
-    direction = fixed_random(problem.inputs.size)
-    tangent = _check_tangent(session, problem, direction)
-    if len(problem.inputs.arrays) > 1:
-        values = map_values(as_double, session.values(sample))
-        point = at_point(session, values, problem, problem.inputs.arrays)
-        for name, block in zip(
-            problem.inputs.labels, problem.inputs.blocks, strict=True
-        ):
-            alone = problem_of(session, point, [name])
-            _check_tangent(session, alone, direction[block])
-    if has_formula:
-        _check_transposed(problem, direction, tangent)
-    _check_short_tangents(session, sample)
-    return ""
-
-
-def _check_short_tangents(session: Session, sample: Sample) -> None:
-    """Check that tangents of short results are short too: the engine refuses others."""
-    values = map_values(as_single, session.values(sample))
-    about_to_run(lambda: call_of(session.op.schema, values))
-    try:
-        with strict_numbers():
-            call, chosen = function_of(session, values)
-            primals = tuple(chosen.values())
-            out = call(*primals)
-    except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
-        return
-    if not any(map(is_wide, out)):
-        jvp(call, primals, tuple(map(np.ones_like, primals)))
-
-
-def _check_pushforward(session: Session, problem: Problem, step: float) -> None:
-    if is_smooth_over(problem, step):
-        _check_tangent(session, problem, fixed_random(problem.inputs.size), step)
-
-
-def _check_tangent(
-    session: Session, problem: Problem, direction: Vector, step: float = STEP
-) -> Vector:
-    """Return the tangent along a direction; raise if it differs from the difference."""
-    found = pushforward(problem)(direction)
-    expected = difference(problem, step)(direction)
-    for i, block in enumerate(problem.outputs.blocks):
-        a, b = found[block], expected[block]
-        scale = max(1.0, float(np.abs(b).max(initial=0.0)))
-        if not np.all(np.abs(a - b) <= 1e-5 * scale + 1e-4 * np.abs(b)):
-            names = problem.inputs.labels
-            raise Fault(
-                f"has a wrong tangent of output {i} along {', '.join(names)}",
-                f"{a.tolist()}",
-                f"by differences {b.tolist()}",
-                do=f"correct the rule of @{session.op.name}.register_jvp",
-                parameter=parameter_of(names[0]),
-            )
-    return found
-
-
-def _check_transposed(problem: Problem, direction: Vector, tangent: Vector) -> None:
-    """Check that the jvp rule is the transpose of the gradient."""
-    cotangent = fixed_random(problem.outputs.size)
-    forward = float(cotangent @ tangent)
-    backward = float(adjoint(problem)[0](cotangent) @ direction)
-    if not np.isclose(forward, backward, rtol=1e-6, atol=1e-8):
-        raise Fault(
-            "has a jvp rule that is not the transpose of its autograd formula",
-            f"w . jvp(t) is {forward:.6g}, vjp(w) . t is {backward:.6g}",
-            do="let both be the derivative of the kernel",
         )

@@ -20,7 +20,7 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, place
 from customop.schema.tags import Tag
-from customop.schema.types import MISSING, OPERAND, parts
+from customop.schema.types import MISSING, OPERAND, Base, ListOf, parts
 from customop.testing.inputs.search import (
     CLEAN,
     NOISY,
@@ -33,10 +33,12 @@ from customop.testing.inputs.search import (
 from customop.testing.inputs.templates import (
     OMITTED,
     Filling,
+    Holder,
     Trial,
     call_of,
     choices,
     families,
+    names_axes,
     slots_of,
 )
 from customop.testing.quiet import random_state_kept, strict_numbers
@@ -230,7 +232,7 @@ def _patterns(
     patterns += [generalize(oracle, t, "values") for t in others]
     small = [p for p in patterns if max(p.trial.ranks, default=0) <= 2]
     richest = max(small or patterns[:1], key=lambda p: len(p.groups))
-    more = _extended(op, oracle, richest.trial)
+    more = [*_with_axes(op, oracle, found), *_extended(op, oracle, richest.trial)]
     return [*patterns, *(generalize(oracle, t, "options") for t in more)]
 
 
@@ -265,6 +267,34 @@ def _diverse(trials: Sequence[Trial], most: int = 8) -> tuple[list[Trial], list[
         ranks.add(t.ranks)
         forms.add(id(t.form))
     return axes[:most], values[:most]
+
+
+# Lists of axes that tell a kernel's orders apart, for arrays of three axes.
+_AXES = ([1, 2, 0], [0, 1], [2, 0, 1])
+
+
+def _with_axes(
+    op: Operator[..., Any], oracle: Oracle, trials: Sequence[Trial]
+) -> Iterator[Trial]:
+    """Yield trials of three axes, if a parameter is a list of axes.
+
+    Swapping two axes is its own inverse, so only three show the wrong one.
+    """
+    first = next((t for t in trials if len(t.fillings) == 1), None)
+    places = [
+        i
+        for i, p in enumerate(op.schema.parameters)
+        if p.type == ListOf(Base("int")) and names_axes(p.name)
+    ]
+    if first is None or len(places) != 1:
+        return
+    filling = replace(first.fillings[0], shape=(2, 3, 4))
+    for axes in _AXES:
+        form = list(first.form)
+        form[places[0]] = Holder(list, tuple(axes))
+        trial = Trial(tuple(form), (filling,))
+        if oracle.accepts(trial):
+            yield trial
 
 
 # ---- which shapes are intended ----

@@ -276,6 +276,11 @@ _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
 _MANY = 12
 
 
+def names_axes(name: str) -> bool:
+    """Return whether a parameter of this name is about axes."""
+    return bool(_words(name) & _AXES)
+
+
 def _words(name: str) -> set[str]:
     return {name, *re.split(r"[_\d]+", name)}
 

@@ -60,6 +60,7 @@ def layouts(
             yield replaced(op, sample, {place: x}, f"{note} of '{place}'")
         if len(new) > 1:
             yield replaced(op, sample, new, f"{note} of all arrays")
+    yield from _passed_twice(op, sample, arrays)
     oracle = oracle or Oracle.around(op, sample)
     others = _emptied_together(op, sample, arrays)
     others = chain(others, _emptied_dtypes(op, sample, arrays, oracle))
@@ -67,6 +68,18 @@ def layouts(
         others = chain(_scalars(op, sample, arrays), others)
         others = chain(others, _emptied_alone(op, sample, arrays))
     yield from (s for s in others if oracle.takes(s))
+
+
+def _passed_twice(
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[Place]
+) -> Iterator[Sample]:
+    """Yield the sample with one array as two arguments, if they look alike."""
+    read = [(p, x) for p, x, is_written in arrays if not is_written]
+    for i, (place, x) in enumerate(read):
+        for other, y in read[i + 1 :]:
+            if x.shape == y.shape and x.dtype == y.dtype:
+                note = f"one array as '{place}' and '{other}'"
+                yield replaced(op, sample, {other: x}, note)
 
 
 # Makes a variation of an array, or None if it cannot have one.
@@ -266,8 +279,10 @@ _NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, 
 _ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
 # Dtypes for empty arrays.
 _EMPTY = [*map(np.dtype, ("i8", "f4"))]
-# Dtypes with numbers so large that their sums and products wrap around.
-_LARGE = [*map(np.dtype, ("i1", "u1"))]
+# Dtypes with numbers so large that their sums and products wrap around, or that do not
+# fit into integers of 32 bits.
+_LARGE = [*map(np.dtype, ("i1", "u1", "i8"))]
+_ABOVE_32_BITS = 1 << 31
 
 
 def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
@@ -370,7 +385,10 @@ def complex_of(x: Array) -> Array:
 
 
 def _enlarged(x: Array) -> Array:
-    """Scale integers of one byte up, as far as they fit."""
+    """Scale integers of one byte up, as far as they fit; move long ones up."""
+    if x.dtype.itemsize > 1:
+        moved: Array = x + x.dtype.type(_ABOVE_32_BITS)
+        return moved
     most = max(1, int(np.abs(x.astype(int)).max(initial=0)))
     out: Array = x * x.dtype.type(120 // min(most, 120))
     return out
@@ -410,6 +428,30 @@ def specials(
             new = {p: x for p, x in new.items() if _is_declared(op, sample, p, x)}
         if new:
             yield replaced(op, sample, new, f"{note} in all arrays")
+        if len(new) > 1 and note in _ALONE_TOO:
+            for place, x in new.items():
+                yield replaced(op, sample, {place: x}, f"{note} in '{place}'")
+    same = _same_numbers_in(op, arrays)
+    if same:
+        yield replaced(op, sample, same, "the same numbers in arrays of one shape")
+
+
+# Special values that a kernel may treat rightly in all arrays, and wrongly in one.
+_ALONE_TOO = frozenset(("zeros", "nan", "infinity"))
+
+
+def _same_numbers_in(
+    op: Operator[..., Any], arrays: Sequence[tuple[str, Array]]
+) -> dict[str, Array]:
+    """Return arrays with the numbers of the first one of their shape and dtype."""
+    first: dict[Any, Array] = {}
+    new = {}
+    for place, x in arrays:
+        key = x.shape, x.dtype
+        if key in first and x.dtype.kind in "fc":
+            new[place] = first[key].copy()
+        first.setdefault(key, x)
+    return new
 
 
 def _is_declared(op: Operator[..., Any], sample: Sample, place: str, x: Array) -> bool:
@@ -484,6 +526,7 @@ SPECIAL: dict[str, _Make] = {
     "equal numbers": _equal,
     "negative integers": _negative,
     "nan": _with_first(np.nan),
+    "negative zero": _with_first(-0.0),
     "infinity": _with_first(np.inf),
     "negative infinity": _with_first(-np.inf),
 }

@@ -333,6 +333,16 @@ def start_clock(seconds: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
+def begin_clock(seconds: float) -> None:
+    """Do as `start_clock`, and write the seconds down for the message of a crash."""
+    os.write(2, f"{_PATIENCE}{seconds:.6g}\n".encode())
+    start_clock(seconds)
+
+
+# A line that a child writes for `crash_of`.
+_PATIENCE: Final = "opcheck gives the next call seconds: "
+
+
 def apply_limits(errors: int) -> None:
     """Set up this process, a child: limit what it may do, and silence it."""
     if os.name == "posix":
@@ -571,6 +581,9 @@ class Crash(NamedTuple):
 
 def crash_of(code: int, text: str, patience: float) -> Crash:
     """Return the crash for an exit code and the last text that the child wrote."""
+    given = _GIVEN.findall(text)
+    patience = float(given[-1]) if given else patience
+    text = _GIVEN.sub("", text)
     lines = (*_said(text), *_places(text))
     if _LATE.search(text):
         return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
@@ -600,6 +613,7 @@ _OF_WINDOWS: Final = {
     0xC00000FD: "stack overflow",
     0xC0000409: "abort",
 }
+_GIVEN: Final = re.compile(rf"^{_PATIENCE}(.*)\n", re.MULTILINE)
 _LATE: Final = re.compile(r"^Timeout \(", re.MULTILINE)
 
 
