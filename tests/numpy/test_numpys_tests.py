@@ -119,7 +119,8 @@ class Router:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._is_inside or "out" in kwargs or not self._is_chosen(name):
                 return fn(*args, **kwargs)
-            before = optree.tree_map(_copied, (args, kwargs))
+            given: Any = (args, kwargs)
+            before = optree.tree_map(_copied, given)
             expected = fn(*args, **kwargs)
             self._is_inside = True
             try:
@@ -199,9 +200,10 @@ def _difference(found: Any, expected: Any, *, is_exact: bool) -> str:
     a, b = _leaves(found), _leaves(expected)
     if len(a) != len(b):
         return f"{len(a)} results for {len(b)}"
-    for x, y in zip(a, b, strict=True):
-        if not isinstance(y, np.ndarray | np.generic):
+    for x, wanted in zip(a, b, strict=True):
+        if not isinstance(wanted, np.ndarray | np.generic):
             continue
+        y: Any = wanted
         if np.shape(x) != y.shape:
             return f"shape {np.shape(x)} for {y.shape}"
         if np.asarray(x).dtype != y.dtype:

@@ -35,7 +35,7 @@ len_of.register_fake(lambda len, type=2.0: co.fake_like(len))  # noqa: A006  # a
 
 def _parts(x: Any, is_first: bool) -> Any:
     out = np.zeros(3) * x
-    given = (out, None) if is_first else (None, out)
+    given: Any = (out, None) if is_first else (None, out)
     fraction, whole = np.modf(x * 1.5, out=given)
     return fraction + 10.0 * out + 100.0 * whole
 
