@@ -434,7 +434,8 @@ def _gradient_body(f: Any, points: Any, step: Any, axis: int, edge_order: int) -
 def _gradient_kernel(f: Any, points: Any, step: Any, axis: int, edge_order: int) -> Any:
     _check_length(f.shape, axis, edge_order + 1)
     given = step if points is None else points
-    return np.gradient(f, given, axis=axis, edge_order=edge_order)
+    order: Any = edge_order  # NumPy's types take 1 and 2 alone
+    return np.gradient(f, given, axis=axis, edge_order=order)
 
 
 _gradient = whole_operator(
@@ -666,7 +667,8 @@ def _(
         y = np.where(np.less(x, xp[0]), _like(left, numbers), y)
     if right is not None:
         y = np.where(np.greater(x, xp[-1]), _like(right, numbers), y)
-    return y
+    is_of_where = left is not None or right is not None
+    return y[()] if is_of_where and not shape_of(x) else y  # a scalar, as NumPy's
 
 
 def _real(name: str, x: Any) -> Any:
