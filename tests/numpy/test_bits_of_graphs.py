@@ -52,7 +52,7 @@ _PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "negative power": (lambda a: np.linalg.matrix_power(a, -3), _X),
     "norm": (np.linalg.norm, _X.T[::2]),
     "norm of complex": (np.linalg.norm, _X + 1j * _X.T),
-    "norm kept": (lambda a: np.linalg.norm(a, keepdims=True), _X.T),
+    "norm kept": (lambda a: np.linalg.norm(a, axis=None, keepdims=True), _X.T),
     "Frobenius norm": (lambda a: np.linalg.norm(a, "fro"), _X[:, ::3]),
     "cond": (lambda a: np.linalg.cond(a, "fro"), _X),
     "cond inf": (lambda a: np.linalg.cond(a, np.inf), _X),

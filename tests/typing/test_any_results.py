@@ -47,6 +47,7 @@ REASONS: dict[str, str] = {
     "Operator.compile": _RULE,
     "Operator.rule": _RULE,
     "RuleKind.accept": _RULE,
+    "broadcast_rule": _RULE,
     "get_kernel": _RULE,
     "Node.fact": _OWN,
     "Observer.enter": _OWN,
