@@ -32,7 +32,11 @@ from customop.compiling.native_backend.ufunc_loops import (
     WholeGraph,
     loop_for,
 )
-from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
+from customop.compiling.numpy_backend.call_text import (
+    OF_SCALARS,
+    builtin_kernel,
+    ufunc_of,
+)
 from customop.core.table import RuleTable
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
@@ -84,7 +88,9 @@ _EXACT: Final = frozenset(
         "trunc",
     ]
 )
-# Where a value of NumPy is one of its scalars, Python's operators have these results.
+# Operators of Python on NumPy's scalars that do what the ufunc does, if they give a
+# floating-point number: those of integers look for overflow, of complex numbers nothing is
+# promised about the signs of nan.
 _OF_SCALARS: Final = frozenset(("add", "subtract", "multiply", "divide", "negative"))
 
 
@@ -315,7 +321,7 @@ class TablePlan:
         op = node.target
         if not isinstance(op, RuleTable):
             raise NotNative("a graph")
-        if node.written and op.name not in _OF_SCALARS:
+        if node.written and not _is_as_ufunc(node):
             raise NotNative("an operator of NumPy's scalars")
         ufunc = ufunc_of(op)
         if ufunc is not None:
@@ -378,7 +384,11 @@ class TablePlan:
         key = repr(value), dtype.char
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = np.array(value, dtype)
+            with np.errstate(all="raise"):  # else NumPy would warn in each call
+                try:
+                    found = self._numbers[key] = np.array(value, dtype)
+                except (ArithmeticError, TypeError) as error:
+                    raise NotNative(str(error)) from None
             self.program.hold(found)
         return found
 
@@ -620,6 +630,12 @@ def _check_plain(node: Node, dtype: np.dtype[Any]) -> None:
         raise WholeGraph(f"{node} is an array of {dtype}")
 
 
+def _is_as_ufunc(node: Node) -> bool:
+    """Return whether an operator of Python on NumPy's scalars does what the ufunc does."""
+    is_float: bool = node.val.dtype.kind == "f"
+    return is_float and node.target.name in _OF_SCALARS
+
+
 def _kind(number: Any) -> Any:
     """Return what stands for a number where NumPy finds the dtypes of a loop."""
     return np.dtype(np.bool_) if type(number) is bool else type(number)
@@ -715,7 +731,7 @@ def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
     kwargs = {
         k: _given(plan, v, is_copied=not is_known) for k, v in node.kwargs.items()
     }
-    call = _callee(plan, op)
+    call = _callee(plan, node)
     fakes = node.val
     is_single = isinstance(fakes, FakeArray)
     island = plan.islands[node] = Island(why)
@@ -757,8 +773,11 @@ def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
     plan.table.island(run)
 
 
-def _callee(plan: TablePlan, op: RuleTable | GraphModule) -> Callable[..., Any]:
+def _callee(plan: TablePlan, node: Node) -> Callable[..., Any]:
     """Return the function that NumPy's code calls for an operator or a graph."""
+    op: RuleTable | GraphModule = node.target
+    if node.written:
+        return OF_SCALARS[op.name]
     if not isinstance(op, RuleTable):
         run: Callable[..., Any] = plan.compiled(op).run
         return run

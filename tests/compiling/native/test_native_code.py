@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.programs import observe
 
 ROWS = np.arange(12.0).reshape(3, 4) + 1.0
 
@@ -211,3 +213,50 @@ def test_bytes_in_another_order_are_left_to_numpy() -> None:
             expected, found = function(x), f(x)
             assert found.dtype == expected.dtype
             assert found.tobytes() == expected.tobytes()
+
+
+SCALARS = (-128, -1, 0, 3, 100, 2.5, np.nan, np.inf, 3e38, 1e300)
+
+
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", "F"])
+def test_operators_of_scalars_are_those_of_python(dtype: str, errors: str) -> None:
+    """Their integers look for overflow; powers and comparisons are no ufuncs."""
+    programs = (
+        lambda x, y: [x + y, x * y],
+        lambda x, y: [x - y],
+        lambda x, y: [x / y],
+        lambda x, y: [x // y],
+        lambda x, y: [x % y],
+        lambda x, y: [x**y],
+        lambda x, y: [x < y, x == y, x >= 2],
+        lambda x, y: [-x, y + 1, 2.5 * y],
+        lambda x, y: [abs(x), y - 0.5],
+    )
+    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+        numbers = np.array(SCALARS).astype(dtype)
+    for f in programs:
+        compiled = co.compile(f, backend="native")
+        for x, y in itertools.product(numbers, numbers):
+            expected = observe(f, [x, y], errors)
+            if expected.error is None or expected.error[0] == "FloatingPointError":
+                assert observe(compiled, [x, y], errors) == expected
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x + 1e300,
+        lambda x: np.where(x > 0.0, x, 1e300),
+        lambda x: np.full_like(x, 1e300) * x,
+    ],
+    ids=["add", "where", "full_like"],
+)
+def test_numbers_that_do_not_fit_are_reported_in_each_call(f: Any, dtype: str) -> None:
+    """NumPy casts a number of Python in each call, and looks for overflow."""
+    x = np.ones(3, dtype)
+    for first in ("warn", "ignore"):
+        compiled = co.compile(f, backend="native")
+        for errors in (first, "warn", "raise", "ignore", "warn"):
+            assert observe(compiled, [x], errors) == observe(f, [x], errors)
