@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.capture import SettledGraph
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
@@ -85,14 +86,20 @@ def _reason_against(module: GraphModule) -> str:
         return unfit
     if not all(is_plain(type(v)) for v in module.graph.constants.values()):
         return "it holds values of another library"
-    for node in module.graph.nodes:
-        value = node.val
-        if isinstance(value, FakeArray) and value.device != CPU.name:
-            return "it holds arrays of another device"
-        if node.is_checked:
-            return f"{node} is checked"
-        if node.op == CALL and not node.is_pure:
-            return f"{node} writes or draws"
+    return next(filter(None, map(_reason_against_node, module.graph.nodes)), "")
+
+
+def _reason_against_node(node: Node) -> str:
+    """Return why the graph of a node is left to NumPy's code; empty if it is not."""
+    value = node.val
+    if isinstance(value, FakeArray) and value.device != CPU.name:
+        return "it holds arrays of another device"
+    if isinstance(node.target, SettledGraph) and node.target.warns:
+        return f"{node} warns by settings of its own, and would again in a second run"
+    if node.is_checked:
+        return f"{node} is checked"
+    if node.op == CALL and not node.is_pure:
+        return f"{node} writes or draws"
     return ""
 
 

@@ -243,6 +243,26 @@ def test_operators_of_scalars_are_those_of_python(dtype: str, errors: str) -> No
                 assert observe(compiled, [x, y], errors) == expected
 
 
+@pytest.mark.parametrize("how", ["warn", "print", "call"])
+def test_settings_of_a_function_report_once(how: Any, capsys: Any) -> None:
+    """A graph that reports whatever is set outside does not run twice."""
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        with np.errstate(divide=how, call=lambda text, _: seen.append(text)):
+            y = np.log(x)
+        return y + 1.0 / x
+
+    compiled = co.compile(f, backend="native")
+    for x in (np.zeros(3), np.ones(3), np.zeros(3)):
+        found = []
+        for g in (f, compiled, compiled):
+            seen.clear()
+            capsys.readouterr()
+            found.append((observe(g, [x], "warn"), [*seen], capsys.readouterr().out))
+        assert found[1] == found[2] == found[0]
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4"])
 @pytest.mark.parametrize(
     "f",
