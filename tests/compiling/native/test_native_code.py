@@ -263,6 +263,15 @@ def test_settings_of_a_function_report_once(how: Any, capsys: Any) -> None:
         assert found[1] == found[2] == found[0]
 
 
+def test_sizes_in_results_are_numbers() -> None:
+    """A symbolic size that a function returns is an int."""
+    f = co.compile(lambda x: (x.shape[0], x * 2.0, x.shape[0] + 1), backend="native")
+    for n in (3, 4, 5, 3):
+        count, doubled, more = f(np.ones(n))
+        assert (type(count), type(more)) == (int, int)
+        assert (count, len(doubled), more) == (n, n, n + 1)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4"])
 @pytest.mark.parametrize(
     "f",
