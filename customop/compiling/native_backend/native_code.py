@@ -20,6 +20,7 @@ from customop.compiling.native_backend.door import (
     make_door,
 )
 from customop.compiling.native_backend.driver import driver
+from customop.compiling.native_backend.islands import arrange_island
 from customop.compiling.native_backend.memory import (
     COPIED,
     MemoryPlan,
@@ -41,7 +42,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
-_RULES: Final = {**RULES, **RULES_OF_CONTROL}
+_RULES: Final = {**RULES, **RULES_OF_CONTROL, "island": arrange_island}
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
 

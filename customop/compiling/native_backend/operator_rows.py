@@ -76,7 +76,7 @@ def replaced(
     plan: TablePlan, node: Node, x: AnyArray, v: AnyArray, key: Sequence[Any]
 ) -> None:
     """Emit a copy of `x` with `v` at a slice."""
-    found = plan.result(node, x.shape, x.dtype, [x])
+    found = plan.result(node, x.shape, x.dtype, [np.empty_like(x)])
     plan.copy(x, found)
     plan.copy(v, found[(*_key(key), ...)])
 
@@ -132,7 +132,7 @@ def full_like(
 
 def copy(plan: TablePlan, node: Node, x: AnyArray) -> None:
     """Emit a copy in the order of the original."""
-    plan.copy(x, plan.result(node, x.shape, x.dtype, [x]))
+    plan.copy(x, plan.result(node, x.shape, x.dtype, [np.empty_like(x)]))
 
 
 def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
@@ -142,7 +142,7 @@ def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
 
 def cast(plan: TablePlan, node: Node, x: AnyArray, dtype: Any) -> None:
     """Emit a copy of another dtype."""
-    found = plan.result(node, x.shape, np.dtype(dtype), [x])
+    found = plan.result(node, x.shape, np.dtype(dtype), [np.empty_like(x)])
     source = node.args[0]
     if source in plan.scalars:
         plan.scalars.add(node)

@@ -289,3 +289,50 @@ def test_numbers_that_do_not_fit_are_reported_in_each_call(f: Any, dtype: str) -
         compiled = co.compile(f, backend="native")
         for errors in (first, "warn", "raise", "ignore", "warn"):
             assert observe(compiled, [x], errors) == observe(f, [x], errors)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "F", "D"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)])
+def test_one_item_has_the_bits_of_numpys_loop(dtype: str, shape: Any) -> None:
+    """NumPy's loops of complex numbers round by the step, also where there is one item."""
+    rng = np.random.default_rng(0)
+    programs: tuple[Any, ...] = (
+        lambda x: np.square(x) + x,
+        lambda x: np.conj(x) * x,
+        lambda x: x * x.reshape(-1)[:1],
+        lambda x: [np.exp(x), np.abs(x)],
+    )
+    for f in programs:
+        compiled = co.compile(f, backend="native")
+        for _ in range(20):
+            pair = rng.standard_normal((2, *[4] * len(shape)))
+            with warnings.catch_warnings(action="ignore"):
+                whole = (pair[0] + 1j * pair[1]).astype(dtype)
+            for key in (slice(0, 1), slice(3, 2, -2), slice(0, 1, 3)):
+                x = whole[(*[key] * len(shape), ...)]
+                assert observe(compiled, [x]) == observe(f, [x])
+
+
+def test_nothing_warns_twice() -> None:
+    """Calls that warn whatever is set for floating-point errors do so once."""
+    x, z = np.array([0.0, 1.0, -1.0]), np.array([1j, 2.0, 0.0])
+    programs: tuple[tuple[Any, Any], ...] = (
+        (lambda z: (z.astype("f8"), 1.0 / z), z),
+        (lambda x: (np.nanmax(x * np.nan), 1.0 / x), x),
+        (lambda x: (np.mean(x[:0]), 1.0 / x), x),
+        (lambda x: np.reciprocal(x > 0), x),
+    )
+    for f, value in programs:
+        compiled = co.compile(f, backend="native")
+        for errors in ("warn", "raise", "ignore"):
+            assert observe(compiled, [value], errors) == observe(f, [value], errors)
+
+
+def test_copies_of_broadcast_arrays_lie_as_numpys() -> None:
+    """An axis of step 0 is the innermost one of a copy, other than of a sum."""
+    x = np.broadcast_to(np.arange(3.0), (4, 3))
+    for f in (np.copy, lambda x: x.copy("K"), lambda x: x.astype("f8"), np.negative):
+        compiled = co.compile(lambda x, f=f: [f(x), x + 1.0], backend="native")
+        assert observe(compiled, [x]) == observe(lambda x, f=f: [f(x), x + 1.0], [x])
+        y = x.astype("f4", order="C")[:, ::-1]
+        assert observe(compiled, [y]) == observe(lambda x, f=f: [f(x), x + 1.0], [y])
