@@ -118,17 +118,32 @@ def keep_what_warns(graph: Graph, derived: Collection[Node]) -> None:
 # ---- calls that a function makes under `np.errstate` of its own ----
 
 
-class _Settled(GraphModule):
-    """A graph that runs under settings of its own for floating-point errors."""
+class SettledGraph(GraphModule):
+    """A graph that runs under settings of its own for floating-point errors.
+
+    Parameters
+    ----------
+    module : GraphModule
+    settings : dict
+        For `numpy.errstate`.
+
+    Attributes
+    ----------
+    warns : bool
+        Whether it may warn, print or call a function whatever the caller has set; so each
+        of its runs is one that the user sees.
+    """
 
     def __init__(self, module: GraphModule, settings: dict[str, Any]) -> None:
         super().__init__(module.graph, name=module.name, place=module.place)
         self._settings = settings
+        kinds = settings.keys() - {"call"}
+        self.warns: bool = any(settings[k] not in ("ignore", "raise") for k in kinds)
 
     def with_graph(self, graph: Graph) -> GraphModule:
         """Return a module for another graph, under the same settings."""
         module = GraphModule(graph, name=self.name, place=self.place)
-        return _Settled(module, self._settings)
+        return SettledGraph(module, self._settings)
 
     def run(self, *leaves: Any) -> Any:
         """Run the graph on the leaves of its inputs."""
@@ -154,7 +169,7 @@ def with_settings(module: GraphModule) -> GraphModule:
     of_name = {name: settings[node] for node, name in names.items()}
     for node in found.graph.nodes:
         if node.op == CALL and node.name in of_name:
-            node.target = _Settled(node.target, of_name[node.name])
+            node.target = SettledGraph(node.target, of_name[node.name])
     return found
 
 

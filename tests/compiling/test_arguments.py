@@ -133,7 +133,7 @@ def outcome(f: Any, x: Any) -> Any:
     return found, [str(w.message) for w in caught]
 
 
-@pytest.mark.parametrize("backend", ["numpy", "eager"])
+@pytest.mark.parametrize("backend", ["numpy", "native", "eager"])
 def test_errstate_of_the_function_holds_for_its_calls(backend) -> None:
     f = co.compile(guarded, backend=backend)
     values = ([1.0, 2.0], [0.0, 2.0], [-1.0, 2.0], [-1.0, 0.0], [1.0, 2.0, 0.0])

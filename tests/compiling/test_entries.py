@@ -428,7 +428,7 @@ def test_modes_of_other_threads_do_not_matter() -> None:
     ],
     ids=["quotient", "two", "expression"],
 )
-@pytest.mark.parametrize("backend", ["numpy", "eager"])
+@pytest.mark.parametrize("backend", ["numpy", "native", "eager"])
 def test_numbers_come_after_the_calls_that_give_them(f: Any, backend: str) -> None:
     compiled = co.compile(f, backend=backend)
     for x in (np.array([1.0, 0.0, 2.0]), np.arange(5.0), np.ones(4)):

@@ -35,10 +35,10 @@ def found_wrong(program: Program, backend: str = "numpy") -> list[str]:
     return []
 
 
-def wrong_sizes(seed: int) -> list[str]:
+def wrong_sizes(seed: int, backend: str = "numpy") -> list[str]:
     """What differs for arguments of other lengths."""
     program = Program(seed, others=("2.5", "scale"), lines=6)
-    compiled = co.compile(program.fn)
+    compiled = co.compile(program.fn, backend=backend)
     for lengths in (*SIZES, *SIZES):
         wrong = differences(program, compiled, "ignore", lengths=lengths)
         if wrong:
@@ -66,24 +66,28 @@ def test_random_programs() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("backend", ["numpy", "eager"])
+@pytest.mark.parametrize("backend", ["numpy", "native", "eager"])
 def test_many_random_programs(backend: str) -> None:
     check([found_wrong(Program(seed), backend) for seed in range(1000, 1250)])
 
 
 @pytest.mark.exhaustive
-def test_random_programs_that_mostly_write() -> None:
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_random_programs_that_mostly_write(backend: str) -> None:
     kinds = ((WRITES, 6), (VIEWS, 3), (UNARY, 2), (BINARY, 2), (COPIES, 1))
-    check([found_wrong(Program(s, kinds=kinds, lines=12)) for s in range(4000, 4150)])
+    programs = (Program(s, kinds=kinds, lines=12) for s in range(4000, 4150))
+    check([found_wrong(program, backend) for program in programs])
 
 
 @pytest.mark.exhaustive
-def test_random_programs_of_other_sizes() -> None:
-    check([wrong_sizes(seed) for seed in range(2000, 2150)])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_random_programs_of_other_sizes(backend: str) -> None:
+    check([wrong_sizes(seed, backend) for seed in range(2000, 2150)])
 
 
 @pytest.mark.exhaustive
-def test_random_programs_in_threads() -> None:
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_random_programs_in_threads(backend: str) -> None:
     """Eight threads call each program with numbers and lengths of their own."""
     wrong: list[str] = []
 
@@ -99,7 +103,7 @@ def test_random_programs_in_threads() -> None:
     for program in programs:
         if wrong_sizes(program.seed):  # refused, or it raises
             continue
-        compiled = co.compile(program.fn)
+        compiled = co.compile(program.fn, backend=backend)
         threads = [
             threading.Thread(target=work, args=(program, compiled, n)) for n in range(8)
         ]

@@ -61,6 +61,7 @@ def _checked(x: Any) -> Any:
     return x * 2.0
 
 
+BACKENDS = ("numpy", "native")
 PROGRAMS = {
     "unused": _unused,
     "unused in place": _unused_in_place,
@@ -85,11 +86,12 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("first", ["warn", "raise", "ignore"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_warnings_are_those_of_the_function_under_all_settings(
-    name: str, first: str
+    name: str, first: str, backend: str
 ) -> None:
     fn = PROGRAMS[name]
-    compiled = co.compile(fn)
+    compiled = co.compile(fn, backend=backend)
     for errors in (first, "warn", "raise", "ignore", "warn"):
         for x in (X, abs(X) + 1.0):
             assert observe(compiled, [x.copy()], errors) == observe(
@@ -98,14 +100,15 @@ def test_warnings_are_those_of_the_function_under_all_settings(
     assert len(compiled.graphs) == 1
 
 
-def test_a_function_of_the_user_is_called_for_errors() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_of_the_user_is_called_for_errors(backend: str) -> None:
     seen = []
 
     def fn(x: Any) -> Any:
         with np.errstate(all="call", call=lambda *found: seen.append(found)):
             return np.log(x)
 
-    compiled = co.compile(fn)
+    compiled = co.compile(fn, backend=backend)
     compiled(X)
     again = [*seen]
     compiled(X)
@@ -130,11 +133,12 @@ def test_gradients_leave_out_what_they_do_not_need() -> None:
     assert "x *" not in fn.code
 
 
-def test_powers_of_scalars_have_the_bits_of_scalars() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_powers_of_scalars_have_the_bits_of_scalars(backend: str) -> None:
     def fn(x: Any, y: Any) -> Any:
         return [x**y, x**2, x**0.37, 2.5**y, x // y, x % y, np.power(x, y)]
 
-    compiled, rng = co.compile(fn), np.random.default_rng(0)
+    compiled, rng = co.compile(fn, backend=backend), np.random.default_rng(0)
     for x, y in rng.uniform(0.1, 3.0, (200, 2)):
         for cls in (np.float64, np.float32):
             found, expected = compiled(cls(x), cls(y)), fn(cls(x), cls(y))
@@ -151,30 +155,37 @@ def test_powers_of_scalars_have_the_bits_of_scalars() -> None:
     ],
     ids=["negative", "abs", "comparisons", "deviation of nothing"],
 )
-def test_operators_of_scalars_warn_as_those(fn: Any) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_of_scalars_warn_as_those(fn: Any, backend: str) -> None:
     numbers = (np.int8(-128), np.complex128(complex("nan")), np.float32("nan"))
     for number in numbers:
-        pair = [observe(f, [number], "warn") for f in (fn, co.compile(fn))]
+        compiled = co.compile(fn, backend=backend)
+        pair = [observe(f, [number], "warn") for f in (fn, compiled)]
         assert pair[0] == pair[1]
 
 
-def test_a_function_that_raises_warns_once() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_that_raises_warns_once(backend: str) -> None:
     def fn(x: Any) -> Any:
         y = np.log(x)
         y[0] = y
         return y
 
-    pair = [observe(f, [X], "warn") for f in (fn, co.compile(fn))]
+    compiled = co.compile(fn, backend=backend)
+    pair = [observe(f, [X], "warn") for f in (fn, compiled)]
     assert pair[0] == pair[1]
     assert len(pair[0].warned) == 2
 
 
-def test_powers_of_arrays_without_axes_that_were_written_are_those_of_arrays() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_powers_of_arrays_without_axes_that_were_written_are_those_of_arrays(
+    backend: str,
+) -> None:
     def fn(x: Any) -> Any:
         x *= 1.1
         return [x**1.3, 2.5**x, x / (x - x)]
 
-    compiled, rng = co.compile(fn), np.random.default_rng(0)
+    compiled, rng = co.compile(fn, backend=backend), np.random.default_rng(0)
     for value in rng.uniform(0.1, 3.0, 200):
         pair = [observe(f, [np.array(value)], "warn") for f in (fn, compiled)]
         assert pair[0] == pair[1]

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.capture import SettledGraph
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
@@ -19,6 +20,7 @@ from customop.compiling.native_backend.door import (
     make_door,
 )
 from customop.compiling.native_backend.driver import driver
+from customop.compiling.native_backend.islands import arrange_island
 from customop.compiling.native_backend.memory import (
     COPIED,
     MemoryPlan,
@@ -40,7 +42,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
-_RULES: Final = {**RULES, **RULES_OF_CONTROL}
+_RULES: Final = {**RULES, **RULES_OF_CONTROL, "island": arrange_island}
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
 
@@ -85,14 +87,20 @@ def _reason_against(module: GraphModule) -> str:
         return unfit
     if not all(is_plain(type(v)) for v in module.graph.constants.values()):
         return "it holds values of another library"
-    for node in module.graph.nodes:
-        value = node.val
-        if isinstance(value, FakeArray) and value.device != CPU.name:
-            return "it holds arrays of another device"
-        if node.is_checked:
-            return f"{node} is checked"
-        if node.op == CALL and not node.is_pure:
-            return f"{node} writes or draws"
+    return next(filter(None, map(_reason_against_node, module.graph.nodes)), "")
+
+
+def _reason_against_node(node: Node) -> str:
+    """Return why the graph of a node is left to NumPy's code; empty if it is not."""
+    value = node.val
+    if isinstance(value, FakeArray) and value.device != CPU.name:
+        return "it holds arrays of another device"
+    if isinstance(node.target, SettledGraph) and node.target.warns:
+        return f"{node} warns by settings of its own, and would again in a second run"
+    if node.is_checked:
+        return f"{node} is checked"
+    if node.op == CALL and not node.is_pure:
+        return f"{node} writes or draws"
     return ""
 
 

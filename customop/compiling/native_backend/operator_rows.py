@@ -76,7 +76,7 @@ def replaced(
     plan: TablePlan, node: Node, x: AnyArray, v: AnyArray, key: Sequence[Any]
 ) -> None:
     """Emit a copy of `x` with `v` at a slice."""
-    found = plan.result(node, x.shape, x.dtype, [x])
+    found = plan.result(node, x.shape, x.dtype, [np.empty_like(x)])
     plan.copy(x, found)
     plan.copy(v, found[(*_key(key), ...)])
 
@@ -103,10 +103,19 @@ def on_diagonal(
 def same_each_time(plan: TablePlan, node: Node, *values: Any) -> None:
     """Compute a value once that depends on nothing but shapes and numbers."""
     kernel: Any = builtin_kernel(node.target)
-    found = kernel(*values)
+    found = _quietly(kernel, *values)
     if isinstance(found, np.generic):
         plan.scalars.add(node)
     plan.constant(node, np.asarray(found))
+
+
+def _quietly(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a kernel that is not called again, unless it warns or raises each time."""
+    with np.errstate(all="raise"):
+        try:
+            return kernel(*args, **kwargs)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise NotNative(str(error)) from None
 
 
 def full_like(
@@ -115,7 +124,7 @@ def full_like(
     """Make a constant array; nothing of `x` is read but its shape and layout."""
     if isinstance(value, np.ndarray):
         raise NotNative("an array full of another one")
-    plan.constant(node, np.full_like(x, value, dtype=dtype, shape=shape))
+    plan.constant(node, _quietly(np.full_like, x, value, dtype=dtype, shape=shape))
 
 
 # ---- copies ----
@@ -123,7 +132,7 @@ def full_like(
 
 def copy(plan: TablePlan, node: Node, x: AnyArray) -> None:
     """Emit a copy in the order of the original."""
-    plan.copy(x, plan.result(node, x.shape, x.dtype, [x]))
+    plan.copy(x, plan.result(node, x.shape, x.dtype, [np.empty_like(x)]))
 
 
 def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
@@ -133,7 +142,7 @@ def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
 
 def cast(plan: TablePlan, node: Node, x: AnyArray, dtype: Any) -> None:
     """Emit a copy of another dtype."""
-    found = plan.result(node, x.shape, np.dtype(dtype), [x])
+    found = plan.result(node, x.shape, np.dtype(dtype), [np.empty_like(x)])
     source = node.args[0]
     if source in plan.scalars:
         plan.scalars.add(node)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -36,7 +35,7 @@ from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
 from customop.core.table import RuleTable
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
-from customop.graph.replay import GivenCode, can_be_direct, kernel_of
+from customop.graph.replay import GivenCode
 from customop.shapes.expressions import names_of
 from customop.shapes.expressions import value_of as expression_value
 from customop.shapes.sizes import Symbolic
@@ -84,7 +83,9 @@ _EXACT: Final = frozenset(
         "trunc",
     ]
 )
-# Where a value of NumPy is one of its scalars, Python's operators have these results.
+# Operators of Python on NumPy's scalars that do what the ufunc does, if they give a
+# floating-point number: those of integers look for overflow, and products of complex ones
+# are computed in another way. Which of two nan is the result is not promised.
 _OF_SCALARS: Final = frozenset(("add", "subtract", "multiply", "divide", "negative"))
 
 
@@ -103,7 +104,8 @@ class TablePlan:
         Takes the rows.
     rules : mapping of str to callable
         For operators by qualified name: called with the plan, the node and the values of
-        its parameters; it emits the rows.
+        its parameters; it emits the rows. The one named "island" takes the node and the
+        reason why there are none.
     build : callable
         Compiles graphs that islands run.
 
@@ -151,8 +153,8 @@ class TablePlan:
         self.scalars: set[Node] = set()
         self.constants: set[Node] = set()
         self.views: dict[Node, tuple[Node, Any, Sequence[Any]]] = {}
-        self.islands: dict[Node, Island] = {}
-        self.classes: dict[Node, Island] = {}
+        self.islands: dict[Node, Any] = {}
+        self.classes: dict[Node, Any] = {}
         self.far_inputs: list[tuple[int, int]] = []
         self.sizes: dict[str, int] = {}
         self.out_nodes: list[Any] = []
@@ -216,7 +218,7 @@ class TablePlan:
             self.scalars.add(node)
             value = np.asarray(value)
         if isinstance(value, np.ndarray):
-            _check_plain(node, value.dtype)
+            check_plain(node, value.dtype)
             if not value.flags.aligned:
                 raise WholeGraph(f"the constant {node} is not aligned")
         self.arrays[node] = value
@@ -237,7 +239,7 @@ class TablePlan:
 
     def _plan_call(self, node: Node) -> None:
         if isinstance(node.val, FakeArray):
-            _check_plain(node, node.val.dtype)
+            check_plain(node, node.val.dtype)
         mark = self.table.mark()
         try:
             values = [self.value_of(v) for v in node.values()]
@@ -247,7 +249,7 @@ class TablePlan:
         except NotNative as reason:
             self.table.back_to(mark)
             self.forget(node)
-            arrange_island(self, node, str(reason))
+            self._rules["island"](self, node, str(reason))
         self._check_fits(node)
 
     # ---- plans of graphs inside ----
@@ -315,7 +317,7 @@ class TablePlan:
         op = node.target
         if not isinstance(op, RuleTable):
             raise NotNative("a graph")
-        if node.written and op.name not in _OF_SCALARS:
+        if node.written and not _is_as_ufunc(node):
             raise NotNative("an operator of NumPy's scalars")
         ufunc = ufunc_of(op)
         if ufunc is not None:
@@ -356,7 +358,7 @@ class TablePlan:
             return [self.value_of(v) for v in value]
         if isinstance(value, Symbolic):
             return self.size(value)
-        if isinstance(value, (*_PLAIN, GraphModule)):
+        if isinstance(value, (*PLAIN, GraphModule)):
             return value
         raise NotNative(f"an argument of type {type(value).__name__}")
 
@@ -378,7 +380,11 @@ class TablePlan:
         key = repr(value), dtype.char
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = np.array(value, dtype)
+            with np.errstate(all="raise"):  # else NumPy would warn in each call
+                try:
+                    found = self._numbers[key] = np.array(value, dtype)
+                except (ArithmeticError, TypeError) as error:
+                    raise NotNative(str(error)) from None
             self.program.hold(found)
         return found
 
@@ -552,17 +558,14 @@ class TablePlan:
             (x.shape == shape and x.flags.c_contiguous) or x.size == 1 for x in operands
         ):
             steps = [x.itemsize if x.size != 1 else 0 for x in operands]
+            if out.size == 1:
+                steps = _steps_of_one(operands)
             row: int = self.table.emit(
                 loop, [address_of(x) for x in operands], [out.size], steps
             )
             return row
         steps_of = [strides_within(x, shape) for x in operands]
         axes = merged_axes(shape, steps_of)
-        if not axes:
-            self.table.emit(
-                loop, [address_of(x) for x in operands], [1], [0] * len(operands)
-            )
-            return None
         if len(axes) > 1 and not exact and min(axes[0].strides) < 0:
             # NumPy's iterator copies the operands to its buffers, so that no step is
             # negative there.
@@ -614,10 +617,25 @@ class TablePlan:
         self.copy(self.number(value, target.dtype), target)
 
 
-def _check_plain(node: Node, dtype: np.dtype[Any]) -> None:
+def check_plain(node: Node, dtype: np.dtype[Any]) -> None:
     """Raise if items are not numbers in the order of bytes of the processor."""
     if dtype.char not in DTYPES or not dtype.isnative:
         raise WholeGraph(f"{node} is an array of {dtype}")
+
+
+def _steps_of_one(operands: Sequence[AnyArray]) -> list[int]:
+    """Return the steps that NumPy gives a loop of one item: other ones have other bits."""
+    *given, out = operands
+    if any(x.ndim not in (0, out.ndim) for x in given):
+        return [0] * len(operands)  # its iterator drops all axes
+    steps = [(0, *x.strides)[-1] if x.ndim < 2 else x.itemsize for x in given]
+    return [*steps, out.itemsize]
+
+
+def _is_as_ufunc(node: Node) -> bool:
+    """Return whether an operator of Python on NumPy's scalars does what the ufunc does."""
+    is_float: bool = node.val.dtype.kind == "f"
+    return is_float and node.target.name in _OF_SCALARS
 
 
 def _kind(number: Any) -> Any:
@@ -633,213 +651,8 @@ def loop_of_cast(source: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
     return loop
 
 
-# ---- islands: calls of Python among the rows ----
-
-
-class Island:
-    """A call of an operator on the memory of the plan.
-
-    Attributes
-    ----------
-    why : str
-        Why it is not a row.
-    gave_scalar : bool
-        Whether the last call gave one of NumPy's scalars.
-    parts : list of Island
-        What is known about each of the results.
-    """
-
-    def __init__(self, why: str) -> None:
-        self.why: str = why
-        self.gave_scalar: bool = False
-        self.parts: list[Island] = []
-
-
-class _GivenArray:
-    """An argument of an island: the memory of a value, in the class that it has."""
-
-    __slots__ = ("array", "is_copied", "is_scalar", "island")
-
-    def __init__(
-        self,
-        array: AnyArray,
-        island: Island | None,
-        *,
-        is_scalar: bool,
-        is_copied: bool,
-    ) -> None:
-        self.array: AnyArray = array
-        self.island: Island | None = island
-        self.is_scalar: bool = is_scalar
-        self.is_copied: bool = is_copied
-
-    def read(self) -> Any:
-        """Return the value at this moment."""
-        if self.is_scalar or (self.island is not None and self.island.gave_scalar):
-            return self.array[()]
-        return self.array.copy("K") if self.is_copied else self.array
-
-
-def _read(value: Any) -> Any:
-    if isinstance(value, _GivenArray):
-        return value.read()
-    if isinstance(value, list):
-        return [_read(v) for v in value]
-    return value
-
-
-class _RaisedFlags:
-    """What an island calls where NumPy would warn: the call runs again by NumPy's code."""
-
-    __slots__ = ("seen",)
-
-    def __init__(self) -> None:
-        self.seen: bool = False
-
-    def __call__(self, kind: str, flag: int) -> None:
-        self.seen = True
-
-
-def _watched(raised: _RaisedFlags) -> Any:
-    """Return a context in which floating-point errors are noted, but not reported."""
-    asked = np.geterr()
-    how: Any = {k: "ignore" if v == "ignore" else "call" for k, v in asked.items()}
-    return np.errstate(call=raised, **how)
-
-
-def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
-    """Emit a row that calls the operator of a node."""
-    op = node.target
-    is_known = isinstance(op, RuleTable) and builtin_kernel(op) is not None
-    args = [_given(plan, v, is_copied=not is_known) for v in node.args]
-    kwargs = {
-        k: _given(plan, v, is_copied=not is_known) for k, v in node.kwargs.items()
-    }
-    call = _callee(plan, op)
-    fakes = node.val
-    is_single = isinstance(fakes, FakeArray)
-    island = plan.islands[node] = Island(why)
-    targets, blocks = [], []
-    for fake in [fakes] if is_single else _listed(node, fakes):
-        _check_plain(node, fake.dtype)
-        shape, strides = _layout(plan, node, fake)
-        block = plan.memory.take(fake.dtype.itemsize * prod(shape))
-        block.uses += 1
-        block.values += 1
-        blocks.append(block)
-        targets.append(block.array(shape, fake.dtype, strides))
-        island.parts.append(Island(why))
-    plan.arrays[node] = targets[0] if is_single else targets
-    plan.blocks[node] = blocks[0] if is_single else blocks
-    if is_single and not targets[0].ndim:
-        plan.classes[node] = island
-    plan.touch(targets)
-
-    def run() -> bool:
-        raised = _RaisedFlags()
-        try:
-            with _watched(raised):
-                found = call(
-                    *[_read(v) for v in args],
-                    **{k: _read(v) for k, v in kwargs.items()},
-                )
-        except Exception:  # noqa: BLE001  # NumPy's code raises it, with its notes
-            return True
-        given = [found] if is_single else [*found]
-        for value, target, part in zip(given, targets, island.parts, strict=True):
-            if not _lies_as(value, target):
-                return True
-            part.gave_scalar = isinstance(value, np.generic)
-            target[...] = value
-        island.gave_scalar = is_single and island.parts[0].gave_scalar
-        return raised.seen
-
-    plan.table.island(run)
-
-
-def _callee(plan: TablePlan, op: RuleTable | GraphModule) -> Callable[..., Any]:
-    """Return the function that NumPy's code calls for an operator or a graph."""
-    if not isinstance(op, RuleTable):
-        run: Callable[..., Any] = plan.compiled(op).run
-        return run
-    kernel = kernel_of(op) if can_be_direct(op) else None
-    call: Any = op if kernel is None else kernel
-    made: Callable[..., Any] = call
-    return made
-
-
-def _given(plan: TablePlan, value: Any, *, is_copied: bool) -> Any:
-    if isinstance(value, Node):
-        array = plan.arrays[value]
-        if not isinstance(array, np.ndarray):
-            return array
-        low, high = span_of(array)
-        if any(a < high and low < b for a, b in plan.far_inputs):
-            array = _copied_whole(plan, array)
-        plan.touch([array])
-        island = plan.classes.get(value)
-        return _GivenArray(
-            array, island, is_scalar=value in plan.scalars, is_copied=is_copied
-        )
-    if isinstance(value, (list, tuple)):
-        return [_given(plan, v, is_copied=is_copied) for v in value]
-    if isinstance(value, GraphModule):
-        return plan.compiled(value)
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, Symbolic):
-        return plan.size(value)
-    raise WholeGraph(f"an argument of type {type(value).__name__}")
-
-
-def _copied_whole(plan: TablePlan, array: AnyArray) -> AnyArray:
-    """Return a copy with the same strides, also where they leave gaps."""
-    low, high = span_of(array)
-    block = plan.memory.take(high - low)
-    block.uses += 1
-    block.values += 1
-    plan.release_after(block)
-    offset = block.offset + address_of(array) - low
-    copy = np.ndarray(array.shape, array.dtype, block.chunk, offset, array.strides)
-    plan.copy(array, copy)
-    return copy
-
-
-def _listed(node: Node, fakes: Any) -> list[FakeArray]:
-    if isinstance(fakes, (list, tuple)) and all(
-        isinstance(v, FakeArray) for v in fakes
-    ):
-        return [*fakes]
-    raise WholeGraph(f"{node} does not return arrays")
-
-
-def _layout(
-    plan: TablePlan, node: Node, fake: FakeArray
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape and strides of a value as it was captured."""
-    shape = tuple([plan.size(n) for n in fake.shape])
-    strides = tuple([plan.size(n) for n in fake.strides])
-    if any(n < 0 for n in strides):
-        raise WholeGraph(f"{node} has negative strides")
-    return shape, strides
-
-
-def _lies_as(value: Any, target: AnyArray) -> bool:
-    """Return whether a result has the layout that was planned."""
-    return (
-        isinstance(value, (np.ndarray, np.generic))
-        and value.shape == target.shape
-        and value.dtype == target.dtype
-        and all(
-            a == b
-            for a, b, n in zip(value.strides, target.strides, value.shape, strict=True)
-            if n != 1
-        )
-    )
-
-
 # Arguments that rules read as they are.
-_PLAIN: Final = (int, float, complex, bool, str, type(None), np.dtype)
+PLAIN: Final = (int, float, complex, bool, str, type(None), np.dtype)
 
 
 class _Ends:

@@ -12,6 +12,7 @@ from customop.compiling.native_backend.memory import COPIED, span_of
 from customop.compiling.native_backend.planning import TablePlan
 from customop.compiling.native_backend.ufunc_loops import NotNative
 from customop.graph.node import CONSTANT, PLACEHOLDER, Node
+from customop.shapes.sizes import Symbolic
 
 
 class Finished(list[Any]):
@@ -72,7 +73,8 @@ class ResultPlan:
         """Have the door give what a result is made of; return its place if it is that."""
         plan = self._plan
         if not isinstance(node, Node):
-            self.of_door.append(DoorResult("object", _NO_DTYPE, value=node))
+            value = plan.size(node) if isinstance(node, Symbolic) else node
+            self.of_door.append(DoorResult("object", _NO_DTYPE, value=value))
             return len(self.of_door) - 1
         root = node
         while root in plan.views:

@@ -148,7 +148,10 @@ def _read(
 
 # Ufuncs of integers that raise flags: they divide, or give floating-point numbers.
 _DIVIDING: Final = frozenset(
-    ("divide", "floor_divide", "remainder", "fmod", "divmod", "power", "float_power")
+    (
+        *("divide", "divmod", "float_power", "floor_divide", "fmod", "power"),
+        *("reciprocal", "remainder"),
+    )
 )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from operator import iadd, imul, isub, itruediv, setitem
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -103,13 +103,32 @@ _SYMBOLS: Mapping[np.ufunc, str] = {
 }
 # What Python does for ``x += y``, in half of the time of a call with ``out=``.
 _IN_PLACE: Mapping[np.ufunc, Callable[[Any, Any], Any]] = {
-    np.add: iadd,
-    np.subtract: isub,
-    np.multiply: imul,
-    np.divide: itruediv,
+    np.add: operator.iadd,
+    np.subtract: operator.isub,
+    np.multiply: operator.imul,
+    np.divide: operator.itruediv,
+}
+# Name of a ufunc -> the operator of Python that calls it for arrays. NumPy's scalars have
+# arithmetic of their own.
+OF_SCALARS: Final[Mapping[str, Callable[..., Any]]] = {
+    "absolute": operator.abs,
+    "add": operator.add,
+    "divide": operator.truediv,
+    "equal": operator.eq,
+    "floor_divide": operator.floordiv,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "multiply": operator.mul,
+    "negative": operator.neg,
+    "not_equal": operator.ne,
+    "power": operator.pow,
+    "remainder": operator.mod,
+    "subtract": operator.sub,
 }
 # Of NumPy's scalars these have the same results, in a tenth of the time.
-_OF_SCALARS = frozenset((np.add, np.subtract, np.multiply, np.divide))
+_SAME_OF_SCALARS = frozenset((np.add, np.subtract, np.multiply, np.divide))
 
 
 def out_of(node: Node) -> Node | None:
@@ -147,7 +166,9 @@ def ufunc_text(
     symbol = _SYMBOLS.get(ufunc) if given is None and out is None else None
     # A function of scalars warns in other words than their operators do. Products of
     # complex ones have nan of other signs, and those of Python's are Python's.
-    is_same = ufunc in _OF_SCALARS and not node.must_run and node.val.dtype.kind != "c"
+    is_same = (
+        ufunc in _SAME_OF_SCALARS and not node.must_run and node.val.dtype.kind != "c"
+    )
     if symbol and (has_array or is_same):
         return f"{_operand(texts[0])} {symbol} {_operand(texts[1])}"
     return f"{lines.bind(ufunc.__name__, ufunc)}({', '.join(texts)})"
@@ -340,7 +361,7 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _assign(lines: GraphLines, node: Node) -> str:
     target, value = node.values()
-    write = lines.bind("setitem", setitem)
+    write = lines.bind("setitem", operator.setitem)
     return f"{write}({lines.value(target)}, ..., {lines.value(value)})"
 
 
@@ -349,7 +370,7 @@ def _set_slice(lines: GraphLines, node: Node) -> str | None:
     if not all(type(n) is int or n is None for entry in key for n in entry):
         return None
     made = [slice(*e) if len(e) == 3 else e[0] if len(e) == 1 else None for e in key]
-    write, at = lines.bind("setitem", setitem), lines.bind("key", tuple(made))
+    write, at = lines.bind("setitem", operator.setitem), lines.bind("key", tuple(made))
     return f"{write}({lines.value(target)}, {at}, {lines.value(value)})"
 
 

@@ -6,9 +6,8 @@ broadcast it in the same way. Elementwise functions of such arrays are computed 
 
 from __future__ import annotations
 
-import operator
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.compiling.backends import Kernel
 from customop.compiling.numpy_backend.call_text import (
+    OF_SCALARS,
     is_array_node,
     is_builtin,
     out_of,
@@ -163,9 +163,7 @@ class _Numbers:
         """Compute the number that a ufunc gives, in arrays of 8 as in long ones."""
         run: Callable[..., Any] = ufunc
         if node.written:  # NumPy's scalars have arithmetic of their own
-            if ufunc not in _OF_SCALARS:
-                return
-            run, wide = _OF_SCALARS[ufunc], [_scalar(v) for v in known]
+            run, wide = OF_SCALARS[ufunc.__name__], [_scalar(v) for v in known]
         else:
             wide = [np.full(8, v) if isinstance(v, np.ndarray) else v for v in known]
         if not any(isinstance(v, np.ndarray) for v in known):
@@ -231,15 +229,6 @@ def _may_keep(user: Node) -> bool:
     # What broadcast_to gives is read-only.
     gives_views = any(r.alias is not None for r in user.target.schema.returns)
     return gives_views and user.target.qualname != "np::broadcast_to"
-
-
-# Ufunc -> the operator of Python, where a scalar is written with it.
-_OF_SCALARS: Mapping[np.ufunc, Callable[[Any, Any], Any]] = {
-    np.add: operator.add,
-    np.subtract: operator.sub,
-    np.multiply: operator.mul,
-    np.divide: operator.truediv,
-}
 
 
 def _scalar(value: Any) -> Any:

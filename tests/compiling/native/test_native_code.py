@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.programs import observe
 
 ROWS = np.arange(12.0).reshape(3, 4) + 1.0
 
@@ -211,3 +213,126 @@ def test_bytes_in_another_order_are_left_to_numpy() -> None:
             expected, found = function(x), f(x)
             assert found.dtype == expected.dtype
             assert found.tobytes() == expected.tobytes()
+
+
+SCALARS = (-128, -1, 0, 3, 100, 2.5, np.nan, np.inf, 3e38, 1e300)
+
+
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", "F"])
+def test_operators_of_scalars_are_those_of_python(dtype: str, errors: str) -> None:
+    """Their integers look for overflow; powers and comparisons are no ufuncs."""
+    programs = (
+        lambda x, y: [x + y, x * y],
+        lambda x, y: [x - y],
+        lambda x, y: [x / y],
+        lambda x, y: [x // y],
+        lambda x, y: [x % y],
+        lambda x, y: [x**y],
+        lambda x, y: [x < y, x == y, x >= 2],
+        lambda x, y: [-x, y + 1, 2.5 * y],
+        lambda x, y: [abs(x), y - 0.5],
+    )
+    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+        numbers = np.array(SCALARS).astype(dtype)
+    for f in programs:
+        compiled = co.compile(f, backend="native")
+        for x, y in itertools.product(numbers, numbers):
+            expected = observe(f, [x, y], errors)
+            if expected.error is None or expected.error[0] == "FloatingPointError":
+                assert observe(compiled, [x, y], errors) == expected
+
+
+@pytest.mark.parametrize("how", ["warn", "print", "call"])
+def test_settings_of_a_function_report_once(how: Any, capsys: Any) -> None:
+    """A graph that reports whatever is set outside does not run twice."""
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        with np.errstate(divide=how, call=lambda text, _: seen.append(text)):
+            y = np.log(x)
+        return y + 1.0 / x
+
+    compiled = co.compile(f, backend="native")
+    for x in (np.zeros(3), np.ones(3), np.zeros(3)):
+        found = []
+        for g in (f, compiled, compiled):
+            seen.clear()
+            capsys.readouterr()
+            found.append((observe(g, [x], "warn"), [*seen], capsys.readouterr().out))
+        assert found[1] == found[2] == found[0]
+
+
+def test_sizes_in_results_are_numbers() -> None:
+    """A symbolic size that a function returns is an int."""
+    f = co.compile(lambda x: (x.shape[0], x * 2.0, x.shape[0] + 1), backend="native")
+    for n in (3, 4, 5, 3):
+        count, doubled, more = f(np.ones(n))
+        assert (type(count), type(more)) == (int, int)
+        assert (count, len(doubled), more) == (n, n, n + 1)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x + 1e300,
+        lambda x: np.where(x > 0.0, x, 1e300),
+        lambda x: np.full_like(x, 1e300) * x,
+    ],
+    ids=["add", "where", "full_like"],
+)
+def test_numbers_that_do_not_fit_are_reported_in_each_call(f: Any, dtype: str) -> None:
+    """NumPy casts a number of Python in each call, and looks for overflow."""
+    x = np.ones(3, dtype)
+    for first in ("warn", "ignore"):
+        compiled = co.compile(f, backend="native")
+        for errors in (first, "warn", "raise", "ignore", "warn"):
+            assert observe(compiled, [x], errors) == observe(f, [x], errors)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "F", "D"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)])
+def test_one_item_has_the_bits_of_numpys_loop(dtype: str, shape: Any) -> None:
+    """NumPy's loops of complex numbers round by the step, also where there is one item."""
+    rng = np.random.default_rng(0)
+    programs: tuple[Any, ...] = (
+        lambda x: np.square(x) + x,
+        lambda x: np.conj(x) * x,
+        lambda x: x * x.reshape(-1)[:1],
+        lambda x: [np.exp(x), np.abs(x)],
+    )
+    for f in programs:
+        compiled = co.compile(f, backend="native")
+        for _ in range(20):
+            pair = rng.standard_normal((2, *[4] * len(shape)))
+            with warnings.catch_warnings(action="ignore"):
+                whole = (pair[0] + 1j * pair[1]).astype(dtype)
+            for key in (slice(0, 1), slice(3, 2, -2), slice(0, 1, 3)):
+                x = whole[(*[key] * len(shape), ...)]
+                assert observe(compiled, [x]) == observe(f, [x])
+
+
+def test_nothing_warns_twice() -> None:
+    """Calls that warn whatever is set for floating-point errors do so once."""
+    x, z = np.array([0.0, 1.0, -1.0]), np.array([1j, 2.0, 0.0])
+    programs: Any = (
+        (lambda z: (z.astype("f8"), 1.0 / z), z),
+        (lambda x: (np.nanmax(x * np.nan), 1.0 / x), x),
+        (lambda x: (np.mean(x[:0]), 1.0 / x), x),
+        (lambda x: np.reciprocal(x > 0), x),
+    )
+    for f, value in programs:
+        compiled = co.compile(f, backend="native")
+        for errors in ("warn", "raise", "ignore"):
+            assert observe(compiled, [value], errors) == observe(f, [value], errors)
+
+
+def test_copies_of_broadcast_arrays_lie_as_numpys() -> None:
+    """An axis of step 0 is the innermost one of a copy, other than of a sum."""
+    x = np.broadcast_to(np.arange(3.0), (4, 3))
+    for f in (np.copy, lambda x: x.copy("K"), lambda x: x.astype("f8"), np.negative):
+        compiled = co.compile(lambda x, f=f: [f(x), x + 1.0], backend="native")
+        assert observe(compiled, [x]) == observe(lambda x, f=f: [f(x), x + 1.0], [x])
+        y = x.astype("f4", order="C")[:, ::-1]
+        assert observe(compiled, [y]) == observe(lambda x, f=f: [f(x), x + 1.0], [y])

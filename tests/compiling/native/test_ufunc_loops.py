@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from customop.compiling.native_backend.tables import QUIET
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
     call_loop,
@@ -41,3 +42,32 @@ def test_objects_and_dates_are_refused() -> None:
             loop_for(np.add, (np.dtype(dtype), np.dtype(dtype)))
     with pytest.raises(NotNative):
         loop_for(np.bitwise_and, (np.dtype(float), np.dtype(float)))
+
+
+def _integer_calls() -> list[Any]:
+    names = (n for n in dir(np) if isinstance(getattr(np, n), np.ufunc))
+    ufuncs = {getattr(np, name) for name in names}
+    return sorted((u for u in ufuncs if not u.signature), key=lambda u: u.__name__)
+
+
+@pytest.mark.parametrize("char", "?bBilL")
+def test_loops_of_integers_whose_flags_nobody_reads_raise_none(char: str) -> None:
+    """They are tried on the numbers where operations of integers go wrong."""
+    dtype = np.dtype(char)
+    limits = [0, 1] if char == "?" else [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    numbers = np.array([*limits, 0, 1, 2, 3], dtype)
+    if dtype.kind == "i":
+        numbers = np.append(numbers, np.array([-1, -2], dtype))
+    seen = 0
+    for ufunc in _integer_calls():
+        operands = [a.ravel() for a in np.meshgrid(*[numbers] * ufunc.nin)]
+        try:
+            loop = loop_for(ufunc, (dtype,) * ufunc.nin)
+        except NotNative:
+            continue
+        if loop.flags != QUIET or {d.kind for d in loop.dtypes} - {*"biu"}:
+            continue
+        seen += 1
+        with np.errstate(all="raise"):
+            ufunc(*operands)
+    assert seen > 15
