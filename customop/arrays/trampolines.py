@@ -26,10 +26,8 @@ IS_KNOWN: Final = (3, 11) <= VERSION <= (3, 13) and sys.implementation.name == "
 _OPS = dis.opmap
 _caches: Any = getattr(opcode, "_inline_cache_entries", {})
 _MATMUL: Final = 4  # the argument of BINARY_OP
-_NULL_AFTER: Final = VERSION >= (
-    3,
-    13,
-)  # whether a call has its null above the function
+# Whether a call has its null above the function.
+_NULL_AFTER: Final = VERSION >= (3, 13)
 _HAS_METHOD_BIT: Final = VERSION >= (3, 12)  # LOAD_METHOD is LOAD_ATTR with a bit
 # Two instructions in one, of 3.13.
 _PAIRS = {

@@ -382,10 +382,12 @@ def slopes_along(
             for length in (step, -step, 10 * step, -10 * step)
         )
         scale = np.fmax(np.abs(ahead), np.abs(behind)) + 1e-6 * np.abs(value) + 1e-3
-        is_smooth = np.abs(ahead - behind) <= _SMOOTH * scale
         one, one_far = _first_finite(ahead, behind), _first_finite(far, far_behind)
-        is_edge = np.isfinite(ahead) ^ np.isfinite(behind)
-        is_edge &= np.abs(one - one_far) <= 10 * _SMOOTH * scale
+        # A jump, or a slope without bound, has another slope over a longer step.
+        is_steady = np.abs(one - one_far) <= 10 * _SMOOTH * scale
+        is_smooth = is_steady & (np.abs(ahead - behind) <= _SMOOTH * scale)
+        is_smooth &= np.isfinite(scale)
+        is_edge = is_steady & (np.isfinite(ahead) ^ np.isfinite(behind))
         found = np.where(is_smooth, (ahead + behind) / 2, np.nan)
     return np.where(is_edge, one, found)
 

@@ -152,9 +152,7 @@ def in_words(run: ProgramRun, most: int | None = None) -> str:
     )
 
 
-def _faster(
-    run: ProgramRun, peer: str, name: str, ours: str, most: int | None
-) -> str:
+def _faster(run: ProgramRun, peer: str, name: str, ours: str, most: int | None) -> str:
     """The programs on which a peer needs less time than what is compiled; worst first."""
     ratios = {
         program: times["later"][ours] / times["later"][peer]

@@ -185,8 +185,6 @@ _DERIVATIVES = {"test_jvp", "test_gradients"}
 # Operator -> checks that it fails on purpose; its waivers say why.
 WAIVED = {
     "np::argpartition": {"test_dtypes"},
-    "np::checked_edges": _DERIVATIVES,
-    "np::copysign": _DERIVATIVES,
     "np::eig": _DERIVATIVES,
     "np::eigh": _DERIVATIVES,
     "np::eigvals": {"test_jvp"},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from customop.core.builtin_kinds import AUTOGRAD
+from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.checks.memory_checks import check_end
 from customop.testing.checks.session import Session
@@ -40,6 +42,12 @@ def check_long_arrays(session: Session) -> None:
             _check_along(session, sample, axis)
 
 
+def is_long(op: Operator[..., Any], sample: Sample, usual: Sample) -> bool:
+    """Return whether the arrays of a sample were made long here, beside a usual one."""
+    size, known = (sum(x.size for _, x, _ in arrays_in(op, s)) for s in (sample, usual))
+    return size >= _LENGTHENED * max(known, _FEW)
+
+
 def _suitable(session: Session) -> Iterator[Sample]:
     """Yield a sample for each number of axes, the largest of those that are short."""
     by_ranks = {}
@@ -55,6 +63,8 @@ def _size(session: Session, sample: Sample) -> int:
 
 
 _FEW = 64
+# Arrays of so many times the elements of others are those that were made long.
+_LENGTHENED: Final = 8
 _SAMPLES = 2
 
 
@@ -65,8 +75,9 @@ def _check_along(session: Session, sample: Sample, axis: int) -> None:
         return
     laws = _laws_of([made.outputs(count) for count in _SHORT])
     _check_length(made, laws)
-    if axis == 0 and laws:
-        check_end(session, made.sample_of(made.count_for(_IN_PAGES)))
+    in_pages = made.count_for(_IN_PAGES)
+    if axis == 0 and laws and _is_quick(made, in_pages):
+        check_end(session, made.sample_of(in_pages))
     if any(law is not None and law.is_total for law in laws):
         made = made._replace(has_tail=True)
         _check_length(made, _laws_of([made.outputs(count) for count in _SHORT]))
@@ -77,12 +88,37 @@ def _check_length(made: _Repeated, laws: Sequence[_Law | None]) -> None:
     lengths = _LONG_OF_GIVEN if made.session.keeps_shapes else _LONG
     count = made.count_for(lengths[made.axis])
     has_law = any(law is not None for law in laws)
-    found = made.outputs(count) if has_law and count > _SHORT[-1] else None
+    if not has_law or count <= _SHORT[-1] or not _is_quick(made, count):
+        return
+    found = made.outputs(count)
     if found is None or len(found) != len(laws):
         return
     for i, (law, out) in enumerate(zip(laws, found, strict=True)):
         if law is not None and not law.holds(count, out):
             raise _fault(made, i, law, count)
+
+
+def _is_quick(made: _Repeated, count: int) -> bool:
+    """Return whether a call for many copies is quick, by the time of shorter calls.
+
+    Solving equations, say, takes a time that grows with the cube of the length.
+    """
+    before, seconds = 0.0, 0.0
+    for part in (count // 16, count // 4):
+        start = time.process_time()
+        if part > _SHORT[-1] and made.outputs(part) is None:
+            return False
+        before, seconds = seconds, time.process_time() - start
+        if seconds * 4 > _LONGEST:
+            break
+    if seconds * max(seconds / max(before, 1e-3), 4.0) <= _LONGEST:
+        return True
+    made.session.notes.append(f"without long arrays: a fourth takes {seconds:.2g} s")
+    return False
+
+
+# The processor time that one call may take, in seconds.
+_LONGEST: Final = 0.5
 
 
 class _Repeated(NamedTuple):

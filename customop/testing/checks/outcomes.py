@@ -29,6 +29,7 @@ from customop.testing.checks.check_jobs import (
     crash_fault,
     done_of,
     has_effects,
+    left_out,
     names_of,
     outline_of,
     received,
@@ -295,6 +296,9 @@ class _Apart:
             return Done(self.reason, perf_counter() - start)
         sample, again = self._repeated(check)
         usual = self.session.samples[0]
+        skipped = left_out(self.session.op, again or crash, sample or usual, usual)
+        if skipped:
+            return Done(skipped, perf_counter() - start, has_crashed=True)
         fault = crash_fault(self.session.op, again or crash, sample or usual, usual)
         if again is None:
             fault.where += (_ONCE,)
@@ -663,6 +667,9 @@ class _Elsewhere:
             for message in child.messages():
                 last = message
         usual = self.session.samples[0]
+        skipped = left_out(op, child.crash or crash, last, usual)
+        if skipped:
+            return Done(skipped, perf_counter() - start, has_crashed=True)
         fault = crash_fault(op, child.crash or crash, last, usual)
         error = reported(check, self.session, last, fault)
         return Done(error, perf_counter() - start, has_crashed=True)

@@ -8,9 +8,9 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
-    Protocol,
     TypeVar,
     TypeVarTuple,
     overload,
@@ -80,7 +80,7 @@ Ts = TypeVarTuple("Ts")
 
 if TYPE_CHECKING:
 
-    class Transformed(Protocol[P, G_co]):
+    class Transformed(Generic[P, G_co]):
         """A function with other results, where the other overloads return callables.
 
         mypy calls two overloads ambiguous if both fit and the function has an Any in its
@@ -89,7 +89,9 @@ if TYPE_CHECKING:
         call that (mypy 2.4).
         """
 
-        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G_co: ...  # noqa: D102  # pyright wants a bare body
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G_co:
+            """Call the function."""
+            raise NotImplementedError
 
 
 # Arguments to differentiate by are passed by position (Concatenate): their gradients have
