@@ -119,6 +119,23 @@ def test_a_guard_that_divides_by_zero_is_the_error_of_the_function() -> None:
         run(np.ones(6), np.ones(0))
 
 
+def _filled(x: Any) -> Any:
+    return np.resize(x[x > 0], (2, x.shape[0]))
+
+
+@pytest.mark.parametrize("fn", [lambda x: np.resize(x, 4), _filled])
+@pytest.mark.parametrize("first", [X, X[:0]])
+def test_resizing_an_empty_array_of_a_named_size_gives_zeros(
+    fn: Any, first: Any
+) -> None:
+    """A graph is right for all sizes, also where NumPy takes another way."""
+    module, compiled = co.make_fx(fn, "symbolic")(X), co.compile(fn)
+    compiled(first)
+    for x in (X, X[:0], -np.abs(X), np.arange(6.0)):
+        np.testing.assert_array_equal(module(x), fn(x))
+        np.testing.assert_array_equal(compiled(x), fn(x))
+
+
 def test_interp_of_a_number_beyond_the_points_is_a_scalar() -> None:
     def fn(xp: Any, fp: Any) -> Any:
         return np.interp(-1.0, xp, fp, left=2.0 + 3.0j)
