@@ -144,3 +144,27 @@ def test_interp_of_a_number_beyond_the_points_is_a_scalar() -> None:
     for found in (co.make_fx(fn)(*points)(*points), co.compile(fn)(*points)):
         assert type(found) is type(fn(*points))
         assert found == fn(*points)
+
+
+_FIRST = np.longdouble(14) / 10
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: np.histogram(x, 6, range=(_FIRST, _FIRST + 3))[1],
+        lambda x: np.histogram(x, 3, range=(_FIRST, _FIRST + 3))[0],
+        lambda x: np.histogram_bin_edges(x, 6, range=(_FIRST, _FIRST + 3)),
+        lambda x: np.full_like(x, _FIRST, dtype=np.longdouble),
+    ],
+    ids=["edges", "counts", "edges alone", "full_like"],
+)
+def test_long_doubles_keep_their_digits(fn: Any) -> None:
+    """Scalars of operators are doubles: a long double is an array of its own."""
+    edges = np.linspace(_FIRST, _FIRST + 3, 4).astype(float)
+    x = np.concatenate([X, edges, np.nextafter(edges, 9), np.nextafter(edges, -9)])
+    expected = fn(x)
+    calls = (co.make_fx(fn)(x), co.compile(fn), lambda x: co.jvp(fn, (x,), (x,))[0])
+    for found in [call(x) for call in calls] + [co.vmap(fn)(x[None])[0]]:
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
