@@ -146,7 +146,7 @@ def test_interp_of_a_number_beyond_the_points_is_a_scalar() -> None:
         assert found == fn(*points)
 
 
-_FIRST = np.longdouble(14) / 10
+_FIRST: Any = np.longdouble(14) / 10
 
 
 @pytest.mark.parametrize(
