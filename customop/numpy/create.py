@@ -118,7 +118,7 @@ def _is_array(value: Any) -> bool:
 
 def _is_wide(value: Any) -> bool:
     """Return whether a number loses digits as a scalar of an operator, a double."""
-    return isinstance(value, np.longdouble | np.clongdouble)
+    return isinstance(value, np.generic) and value.dtype.char in "gG"
 
 
 def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
