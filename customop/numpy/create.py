@@ -112,8 +112,13 @@ def as_held(value: Any, dtype: Any) -> Any:
 
 def _is_array(value: Any) -> bool:
     """Return whether a value to fill with is an array, or may have a derivative."""
-    is_traced = isinstance(value, Tracer | FakeArray)
-    return is_traced or bool(shape_of(value)) or isinstance(value, list | tuple)
+    is_array = isinstance(value, Tracer | FakeArray) or _is_wide(value)
+    return is_array or bool(shape_of(value)) or isinstance(value, list | tuple)
+
+
+def _is_wide(value: Any) -> bool:
+    """Return whether a number loses digits as a scalar of an operator, a double."""
+    return isinstance(value, np.generic) and value.dtype.char in "gG"
 
 
 def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
@@ -158,6 +163,8 @@ def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
     """Convert a value to an array; a number goes to the device of another array."""
     if not isinstance(value, (*NUMBERS, np.generic)):
         return as_array(value)
+    if _is_wide(value):
+        return np.array(value, dtype)
     kind = np.asarray(plain(value)).dtype if dtype is None else dtype
     number: Any = value
     return full_like(like, number, kind, [])

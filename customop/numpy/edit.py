@@ -309,14 +309,15 @@ def _(a: Any, new_shape: Any) -> Any:
     if any(is_below(n, 0) for n in shape):
         numpy_refuses(np.resize, 0, shape, do="give lengths of 0 or more")
     line, size = np.ravel(as_array(a)), product(shape)
-    # Sizes of 0 give zeros: a question only where they are 0 at tracing.
-    if any(is_below(n, 1) and n == 0 for n in (size, line.shape[0])):
+    count = line.shape[0]
+    if not type(size) is type(count) is int:
+        # Where there are no elements, NumPy gives zeros, and the one at the end is taken.
+        places = np.remainder(numbers(0, size, line), larger(count, 1))
+        padded = np.concatenate((line, np.zeros_like(line, shape=(1,))))
+        return np.reshape(np.take(padded, places), shape)
+    if not (size and count):
         return np.zeros_like(line, shape=shape)
-    if not type(size) is type(line.shape[0]) is int:
-        places = np.remainder(numbers(0, size, line), line.shape[0])
-        return np.reshape(np.take(line, places), shape)
-    repeats = -(-size // line.shape[0])
-    return np.reshape(np.concatenate((line,) * repeats)[:size], shape)
+    return np.reshape(np.concatenate((line,) * -(-size // count))[:size], shape)
 
 
 @register_numpy_function(np.trim_zeros)

@@ -22,7 +22,7 @@ from customop.arrays.refusals import bits_of, has_bits
 from customop.core.interpreter import Interpreter
 from customop.core.reach import ValueSearch
 from customop.core.table import RuleTable
-from customop.errors import VmapError
+from customop.errors import ArgumentError, VmapError
 from customop.transforms.runs import Subject, is_watched, report, subject_of
 
 # ---- generators ----
@@ -126,27 +126,31 @@ def _bits() -> bytes:
 # Bytes of a Mersenne Twister: 624 words, and the place among them.
 _TWISTER = 625 * 4
 
-# How often each thread has asked the operating system for a seed.
-_seeds: dict[int, int] = {}
+# How often each thread has asked the operating system, by the module that asks.
+_asks: dict[tuple[str, int], int] = {}
 
 
 def _seeded() -> int:
     """Return how often this thread has made a generator without a seed."""
-    module: Any = sys.modules.get("numpy.random.bit_generator")
-    ask = getattr(module, "randbits", None)  # what NumPy asks for a seed
+    return _asked("numpy.random.bit_generator", "randbits")
+
+
+def _asked(name: str, function: str) -> int:
+    """Return how often this thread has called a module's function for random bits."""
+    module: Any = sys.modules.get(name)
+    ask = getattr(module, function, None)
     if ask is not None and not hasattr(ask, "counts"):
 
-        def randbits(count: int) -> int:
+        def counted(count: int) -> Any:
             asks = sys._getframe(1).f_globals.get("__name__")
             if asks != "numpy.random._pickle":  # a copy, which gets a state
-                thread = threading.get_ident()
-                _seeds[thread] = _seeds.get(thread, 0) + 1
-            found: int = ask(count)
-            return found
+                key = name, threading.get_ident()
+                _asks[key] = _asks.get(key, 0) + 1
+            return ask(count)
 
-        vars(randbits)["counts"] = True
-        module.randbits = randbits
-    return _seeds.get(threading.get_ident(), 0)
+        vars(counted)["counts"] = True
+        setattr(module, function, counted)
+    return _asks.get((name, threading.get_ident()), 0)
 
 
 def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
@@ -219,11 +223,25 @@ def name_of(source: Any) -> str:
 
 
 def _state(source: Any) -> Any:
-    """Return a state that can be compared."""
+    """Return a state that can be compared; for a source without one, how often it drew."""
+    if _is_system(source):
+        # `gauss` draws two numbers at once, and keeps one.
+        return _asked("random", "_urandom"), source.gauss_next
     return _plain(_raw_state(source))
 
 
+def _is_system(source: Any) -> bool:
+    """Return whether each draw asks the operating system."""
+    python: Any = sys.modules.get("random")
+    return python is not None and isinstance(source, python.SystemRandom)
+
+
 def _raw_state(source: Any) -> Any:
+    if _is_system(source):
+        raise ArgumentError(
+            f"the function can reach {name_of(source)}, whose draws cannot be repeated",
+            do="use random.Random(), or draw outside and pass the numbers",
+        )
     if source is np.random:
         return np.random.get_state()  # noqa: NPY002  # what is watched
     if hasattr(source, "getstate"):  # Python's

@@ -178,6 +178,69 @@ def test_writes_to_memory_that_torch_cannot_read(make: Any) -> None:
     np.testing.assert_allclose(out, np.sin([1.0, 0.0, 2.0]))
 
 
+def _locked() -> Any:
+    x = np.zeros(3)
+    x.flags.writeable = False
+    return x
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_locked, "read-only"),
+        (lambda: _locked()[::-1], "read-only"),
+        (lambda: np.lib.stride_tricks.as_strided(np.zeros(1), (3,), (0,)), "one place"),
+        (
+            lambda: np.lib.stride_tricks.as_strided(np.zeros(1, ">f8"), (3,), (0,)),
+            "one place",
+        ),
+    ],
+    ids=["read-only", "read-only, reversed", "one place", "one place, >f8"],
+)
+def test_arrays_that_torch_must_not_write(make: Any, message: str) -> None:
+    """They stay as they are, also where torch would write to their memory."""
+    x = make()
+    with pytest.raises(co.ArgumentError, match=message):
+        imported(torch.ops.aten.index_add_)(x, 0, np.array([0]), np.array([1.0]))
+    np.testing.assert_array_equal(x, np.zeros(3))
+
+
+def test_writes_to_several_arrays() -> None:
+    """Each gets its own; two that share memory are refused if torch gets a copy of one."""
+    extremes = imported("aten::aminmax.out")
+    low, both = np.zeros(4)[::-2], np.zeros(4)
+    table = np.array([[1.0, 2.0], [4.0, 3.0]])
+    high = np.zeros(2, ">f8")
+    extremes(table, dim=1, min=low, max=high)
+    np.testing.assert_array_equal([low, high], [[1.0, 3.0], [2.0, 4.0]])
+    extremes(table, dim=1, min=both[::-2], max=both[::2])  # of the same array
+    np.testing.assert_array_equal(both, [2.0, 3.0, 4.0, 1.0])
+    with pytest.raises(co.ArgumentError, match="shares memory with another"):
+        extremes(table, dim=1, min=both[2:][::-1], max=both[1:3])
+
+
+def test_writes_to_memory_that_is_read() -> None:
+    """The copy that torch gets is one of what the array held before the write."""
+    table = np.arange(6.0).reshape(2, 3)
+    imported(torch.ops.aten.add_.Tensor)(table[:, ::-1], table)
+    np.testing.assert_array_equal(table, [[2.0, 2.0, 2.0], [8.0, 8.0, 8.0]])
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_changes_that_are_no_writes() -> None:
+    """Torch changes the shape of a tensor in place; an array would not notice."""
+    table = np.arange(4.0).reshape(2, 2)
+    with pytest.raises(co.ArgumentError, match="cannot get"):
+        imported("aten::t_")(table)
+    with pytest.raises(co.ArgumentError, match=r"\(3, 1\).*\(3,\)"):
+        imported("aten::squeeze_")(np.zeros((3, 1)))
+    with pytest.raises(co.ArgumentError, match="cannot get"):
+        imported(torch.ops.aten.sin.out)(np.zeros(2), out=np.zeros(5))
+    point = np.array(1.0)
+    assert imported(torch.ops.aten.neg_)(point) is point
+    assert point == -1
+
+
 def test_fake_arrays_and_symbolic_sizes() -> None:
     """Fake kernels are torch's; questions that torch asks become guards."""
     product = imported("aten::mm")

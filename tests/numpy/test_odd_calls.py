@@ -119,6 +119,23 @@ def test_a_guard_that_divides_by_zero_is_the_error_of_the_function() -> None:
         run(np.ones(6), np.ones(0))
 
 
+def _filled(x: Any) -> Any:
+    return np.resize(x[x > 0], (2, x.shape[0]))
+
+
+@pytest.mark.parametrize("fn", [lambda x: np.resize(x, 4), _filled])
+@pytest.mark.parametrize("first", [X, X[:0]])
+def test_resizing_an_empty_array_of_a_named_size_gives_zeros(
+    fn: Any, first: Any
+) -> None:
+    """A graph is right for all sizes, also where NumPy takes another way."""
+    module, compiled = co.make_fx(fn, "symbolic")(X), co.compile(fn)
+    compiled(first)
+    for x in (X, X[:0], -np.abs(X), np.arange(6.0)):
+        np.testing.assert_array_equal(module(x), fn(x))
+        np.testing.assert_array_equal(compiled(x), fn(x))
+
+
 def test_interp_of_a_number_beyond_the_points_is_a_scalar() -> None:
     def fn(xp: Any, fp: Any) -> Any:
         return np.interp(-1.0, xp, fp, left=2.0 + 3.0j)
@@ -127,3 +144,27 @@ def test_interp_of_a_number_beyond_the_points_is_a_scalar() -> None:
     for found in (co.make_fx(fn)(*points)(*points), co.compile(fn)(*points)):
         assert type(found) is type(fn(*points))
         assert found == fn(*points)
+
+
+_FIRST: Any = np.longdouble(14) / 10
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: np.histogram(x, 6, range=(_FIRST, _FIRST + 3))[1],
+        lambda x: np.histogram(x, 3, range=(_FIRST, _FIRST + 3))[0],
+        lambda x: np.histogram_bin_edges(x, 6, range=(_FIRST, _FIRST + 3)),
+        lambda x: np.full_like(x, _FIRST, dtype=np.longdouble),
+    ],
+    ids=["edges", "counts", "edges alone", "full_like"],
+)
+def test_long_doubles_keep_their_digits(fn: Any) -> None:
+    """Scalars of operators are doubles: a long double is an array of its own."""
+    edges = np.linspace(_FIRST, _FIRST + 3, 4).astype(float)
+    x = np.concatenate([X, edges, np.nextafter(edges, 9), np.nextafter(edges, -9)])
+    expected = fn(x)
+    calls = (co.make_fx(fn)(x), co.compile(fn), lambda x: co.jvp(fn, (x,), (x,))[0])
+    for found in [call(x) for call in calls] + [co.vmap(fn)(x[None])[0]]:
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)

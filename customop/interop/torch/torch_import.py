@@ -158,14 +158,21 @@ class _Imported:
 
     def _kernel(self, *args: Any, **keywords: Any) -> Any:
         values = self._all(args, keywords)
+        pairs = [*zip(self.arguments, values, strict=True)]
+        places = [i for i, (a, x) in enumerate(pairs) if a.is_written and is_array(x)]
+        _check_written(self.name, [values[i] for i in places])
         tensors = [lowered(v, tensor_of) for v in values]
         given, named = self._split(tensors)
+        before = [_layout(tensors[i]) for i in places]
         with torch.no_grad():
             result = self.overload(*given, **named)
-        for a, value, tensor in zip(self.arguments, values, tensors, strict=True):
+        for i, layout in zip(places, before, strict=True):
+            x, tensor = values[i], tensors[i]
+            if _layout(tensor) != layout:
+                raise _moved(self.name, x, tensor)
             # Torch cannot read each array, and writes to a copy of such a one.
-            if a.is_written and is_array(value) and not shares_memory(value):
-                value[...] = tensor.numpy()
+            if not shares_memory(x):
+                x[...] = tensor.numpy()
         memory = [x for v in values for x in arrays_in(v)]
         found = self._parts(result)
         return self._whole([raised(v, memory) for v in found], values)
@@ -552,6 +559,41 @@ def lowered(value: Any, tensor: Callable[[Any], Any]) -> Any:
     if isinstance(value, np.dtype):
         return dtype_of_torch(value)
     return value
+
+
+def _check_written(name: str, written: Sequence[Any]) -> None:
+    """Raise if an array cannot be written, or if a write to it could be lost."""
+    for i, x in enumerate(written):
+        what = f"{name}: an array of shape {x.shape} that is written"
+        if not x.flags.writeable:
+            raise ArgumentError(f"{what} is read-only", do="pass x.copy()")
+        if any(n > 1 and not step for n, step in zip(x.shape, x.strides, strict=True)):
+            raise ArgumentError(
+                f"{what} has several elements at one place in memory",
+                do="pass x.copy()",
+            )
+        for other in written[:i]:
+            is_copied = not (shares_memory(x) and shares_memory(other))
+            if is_copied and np.shares_memory(x, other):
+                raise ArgumentError(
+                    f"{what} shares memory with another one, and torch cannot read both",
+                    do="pass arrays that share no memory",
+                )
+
+
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.data_ptr()
+
+
+def _moved(name: str, x: Any, tensor: Any) -> ArgumentError:
+    """Return the error for an array whose tensor got another shape or other strides."""
+    return ArgumentError(
+        f"{name}: torch gives an array of shape {x.shape} that is written the shape"
+        f" {tuple(tensor.shape)} and the strides {tensor.stride()}, which an array of"
+        " NumPy cannot get",
+        do="pass an array of the shape of the result, or import the operator that returns"
+        " a new tensor",
+    )
 
 
 def raised(value: Any, memory: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ import customop as co
 X = np.arange(6.0).reshape(2, 3)
 GLOBAL = np.random.default_rng(1)
 MERSENNE = np.random.RandomState(0)
+SYSTEM = random.SystemRandom()
 
 
 def noise() -> Any:
@@ -48,6 +50,7 @@ DRAWS: dict[str, Callable[[], Callable[[Any], Any]]] = {
     "method": lambda: Model().run,
     "np.random": lambda: lambda x: x + np.random.normal(),  # noqa: NPY002
     "mersenne": lambda: lambda x, r=MERSENNE: x + r.normal(),
+    "system": lambda: lambda x: x + SYSTEM.gauss(0.0, 1.0),
 }
 
 
@@ -165,3 +168,18 @@ def test_functions_of_one_code_are_told_apart_by_what_they_call() -> None:
     rng = np.random.default_rng(6)
     with pytest.raises(co.VmapError, match="draws from a Generator"):
         wrapped(lambda x: x + rng.normal())(X)
+
+
+def test_a_source_without_a_state() -> None:
+    """Its draws are counted; where they would have to be repeated it is refused."""
+
+    def reaches(x: Any, draws: Any = False) -> Any:
+        return x * SYSTEM.random() if draws else 2 * x
+
+    for transformed in (co.vmap(reaches), co.compile(reaches), co.make_fx(reaches)(X)):
+        np.testing.assert_array_equal(transformed(X), 2 * X)
+    for transform in (co.compile, co.make_fx):
+        with pytest.raises(co.GraphError, match="draws from a SystemRandom"):
+            transform(lambda x: reaches(x, draws=True))(X)
+    with pytest.raises(co.ArgumentError, match="SystemRandom, whose draws"):
+        co.grad(co.checkpoint(lambda x: np.sum(reaches(x))))(X)
