@@ -127,7 +127,8 @@ def _sizes_that_meet(
     """Return sizes of batches: as long as an axis, and once a long one."""
     lengths = {n for x in arrays for n in x.shape if _USUAL < n <= _MOST_MET}
     found = sorted(lengths)[:2]
-    return [*found, _LONG_BATCH] if sample is session.samples[-1] else found
+    is_last = sample is session.samples[-1] and not session.keeps_shapes
+    return [*found, _LONG_BATCH] if is_last else found
 
 
 _USUAL, _MOST_MET = 2, 9
