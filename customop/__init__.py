@@ -50,6 +50,7 @@ from customop.numpy import MODULES
 from customop.schema.annotations import Device, Scalar, register_config_type
 from customop.schema.schema import Schema, infer_schema
 from customop.schema.tags import Tag
+from customop.synonyms import written_here
 
 __all__ = [
     "ArgumentError",
@@ -110,6 +111,7 @@ __all__ = [
     "autocast",
     "axis_rule",
     "backward",
+    "broadcast_rule",
     "check",
     "checkpoint",
     "compile",
@@ -203,6 +205,7 @@ _LATER: dict[str, str] = {
     "customop.core.explain": "Candidate Explanation",
     "customop.core.fake_context": "get_ctx",
     "customop.core.rule_makers": "axis_rule partials prepared",
+    "customop.core.tag_rules": "broadcast_rule",
     "customop.core.rule_types": "BatchInfo Context",
     "customop.graph.graph": "Graph",
     "customop.graph.load": "load_graph",
@@ -258,6 +261,7 @@ if TYPE_CHECKING:
     from customop.core.fake_context import get_ctx
     from customop.core.rule_makers import axis_rule, partials, prepared
     from customop.core.rule_types import BatchInfo, Context
+    from customop.core.tag_rules import broadcast_rule
     from customop.graph.graph import Graph
     from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
@@ -321,7 +325,9 @@ else:
     # Type checkers do not see this function: with it, they accept every misspelled name.
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
-            near = did_you_mean(name, [] if name.startswith("_") else __all__)
+            near = written_here(name) or did_you_mean(
+                name, [] if name.startswith("_") else __all__
+            )
             raise AttributeError(f"module 'customop' has no attribute '{name}'{near}")
         module = importing(importlib.import_module, _MODULE_OF[name])
         found = getattr(module, name, module)

@@ -1,4 +1,4 @@
-"""Make a first operator from a function with type hints.
+"""Make a first operator: from a function with type hints.
 
 Run it with ``python examples/01_first_operator.py``. The other examples continue from
 here, in the order of their numbers.

@@ -1,4 +1,4 @@
-"""Read and write schemas, and see how they are checked.
+"""Read and write schemas: what they hold, and how they are checked.
 
 The schema of an operator says what goes in, what comes out, and which arguments are
 written. It comes from type hints. Kernels and calls are checked against it.

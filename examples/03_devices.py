@@ -1,4 +1,4 @@
-"""Choose a kernel by the kind of array.
+"""Choose a kernel: by the kind of array.
 
 A call looks at its arrays and runs the kernel registered for their kind: "cpu" for
 NumPy, "cuda" for CuPy, and the kinds that a program adds.

@@ -1,4 +1,4 @@
-"""Ask for shapes without computing.
+"""Ask for shapes: without computing anything.
 
 A fake array has a shape, a dtype, strides and a device, but no data. Operators and NumPy
 functions run on it and return fake arrays. Use it to plan memory, to find a shape error

@@ -1,4 +1,4 @@
-"""Differentiate through an operator, forwards and backwards.
+"""Differentiate an operator: forwards and backwards.
 
 You write a rule once, for plain arrays. It calls operators, so it can be differentiated
 again, batched, or run on fake arrays without more work.

@@ -1,4 +1,4 @@
-"""Run a function on every row of a batch, without writing a loop.
+"""Run on a batch: a function on every row, without writing a loop.
 
 `vmap` turns a function of one row into a function of a batch. Inside the function an
 array has the shape of one row. The batching rule of an operator gets all rows at once.

@@ -1,4 +1,4 @@
-"""Nest transforms in any order.
+"""Nest transforms: in any order.
 
 A transform takes a function and returns a function. Each running transform has a level.
 A call goes to the highest level among its arguments. The rule of that transform calls

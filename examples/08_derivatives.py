@@ -1,4 +1,4 @@
-"""Take derivatives of plain NumPy code, in all the ways there are.
+"""Differentiate NumPy code: in all the ways there are.
 
 There is no operator of your own here. Under a transform, NumPy's functions are operators,
 and code that writes into its arrays works as well.

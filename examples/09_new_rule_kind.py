@@ -1,4 +1,4 @@
-"""Add a kind of rule of your own: `inverse`, which runs functions backwards.
+"""Add a kind of rule: `inverse`, which runs functions backwards.
 
 An operator is a schema and a table of rules. A kind of rule is a name and a signature. A
 transform that reads such rules walks over the graph of a function. The one below is not

@@ -1,4 +1,4 @@
-"""Check operators on inputs that you did not have to write.
+"""Check an operator: on inputs that you did not have to write.
 
 A schema, a fake kernel, a gradient and a vmap rule describe the same operator and can
 disagree. `opcheck` makes inputs from the schema, compares every rule with the kernel, and

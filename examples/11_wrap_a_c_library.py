@@ -1,4 +1,4 @@
-"""Wrap a function of a C library as an operator.
+"""Wrap a C library: one of its functions as an operator.
 
 The kernel calls C through ctypes. The operator adds shapes without data, gradients and
 batches. If there is a C compiler, the program compiles a small library. Otherwise it

@@ -1,4 +1,4 @@
-"""Find mistakes before the program runs: types, shapes, and what mypy reports.
+"""Find mistakes early: types, shapes, and what mypy reports before the program runs.
 
 The second half needs mypy: ``pip install -e '.[typing]'``.
 

@@ -1,4 +1,4 @@
-"""Capture a function as a graph: read it, run it, change it, save it.
+"""Capture a graph: read it, run it, change it, save it.
 
 `make_fx` runs a function once and writes down which operators it calls. The graph is a
 function again, without the Python code that made it.

@@ -1,4 +1,4 @@
-"""Take the blur and the noise out of a photograph, by gradients through np.fft.
+"""Sharpen a photograph: take out blur and noise by gradients through np.fft.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

@@ -1,4 +1,4 @@
-"""Train a convolutional network on handwritten digits, then find what puzzles it.
+"""Read handwritten digits: train a convolutional network, and find what puzzles it.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -281,39 +281,18 @@ softmax_cross_entropy.register_autograd(
 # ---- batches of batches ----
 #
 # A batching rule runs an operator once for many rows. All operators here broadcast
-# leading axes, so one rule serves them all: move the axis of the rows to the front. An
-# argument that is the same for all rows stays as it is, so a convolution of many images
-# with one set of weights is still a single matrix product.
+# leading axes, so `co.broadcast_rule` makes the rules: it moves the axis of the rows to the
+# front. Its numbers count the axes that are an operator's own, for each array. An argument
+# that is the same for all rows stays as it is, so a convolution of many images with one
+# set of weights is still a single matrix product.
 
-
-def rows_first(op: Any, *core: int) -> Callable[..., Any]:
-    """Make the batching rule of an operator; `core` counts its own axes per array."""
-
-    def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> Any:
-        arrays = list(zip(args, in_dims, core, strict=False))
-        rank = max(x.ndim - (dim is not None) - own for x, dim, own in arrays)
-        aligned = [align(x, dim, rank + own) for x, dim, own in arrays]
-        return op(*aligned, *args[len(core) :]), 0
-
-    return rule
-
-
-def align(x: Any, dim: int | None, rank: int) -> Any:
-    """Move the axis of the rows to the front, and give each row `rank` axes."""
-    if dim is None:
-        return x
-    rows, *row = np.moveaxis(x, dim, 0).shape
-    ones = (1,) * (rank - len(row))
-    return np.moveaxis(x, dim, 0).reshape(rows, *ones, *row)
-
-
-conv2d.register_vmap(rows_first(conv2d, 4, 4))
-conv2d_input_grad.register_vmap(rows_first(conv2d_input_grad, 4, 4))
-conv2d_weight_grad.register_vmap(rows_first(conv2d_weight_grad, 4, 4))
-mean_pool.register_vmap(rows_first(mean_pool, 2))
-mean_pool_grad.register_vmap(rows_first(mean_pool_grad, 2))
-softmax.register_vmap(rows_first(softmax, 1))
-softmax_cross_entropy.register_vmap(rows_first(softmax_cross_entropy, 1, 0))
+conv2d.register_vmap(co.broadcast_rule(conv2d, 4))
+conv2d_input_grad.register_vmap(co.broadcast_rule(conv2d_input_grad, 4))
+conv2d_weight_grad.register_vmap(co.broadcast_rule(conv2d_weight_grad, 4))
+mean_pool.register_vmap(co.broadcast_rule(mean_pool, 2))
+mean_pool_grad.register_vmap(co.broadcast_rule(mean_pool_grad, 2))
+softmax.register_vmap(co.broadcast_rule(softmax, 1))
+softmax_cross_entropy.register_vmap(co.broadcast_rule(softmax_cross_entropy, (1, 0)))
 
 # ---- the network ----
 

@@ -1,4 +1,4 @@
-"""Capture the training of the digits network, and go on in a process without its code.
+"""Hand a training over: capture its step, and go on in a process without its code.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

@@ -1,4 +1,4 @@
-"""Fit a model to more data than the workers of a cluster can hold.
+"""Fit more data than fits: a model on a cluster whose workers cannot hold it.
 
 It needs more than NumPy: ``pip install -e '.[dask,draw]'``. Then run it with::
 

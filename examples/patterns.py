@@ -1,4 +1,4 @@
-"""Let patterns grow, faster: a simulation in plain NumPy, compiled.
+"""Let patterns grow: a simulation in plain NumPy, compiled.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

@@ -1,4 +1,4 @@
-"""Draw a map of mountains from 200 heights: a Gaussian process, fitted by its gradient.
+"""Draw a map of mountains: a Gaussian process on 200 heights, fitted by its gradient.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

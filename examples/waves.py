@@ -1,4 +1,4 @@
-"""Look inside a body with sound: its speed everywhere, from waves heard around it.
+"""Look inside a body: the speed of sound everywhere, from waves heard around it.
 
 It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 

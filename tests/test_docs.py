@@ -28,7 +28,6 @@ from customop.pytest import plugin
 from customop.testing.checks.check_jobs import CHECKS
 from tests import numpy_functions
 from tests.benchmarks import pages as benchmark_pages
-from tests.benchmarks.table import read_json
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS
@@ -225,7 +224,9 @@ def test_the_tutorial_is_a_file(tmp_path: Path) -> None:
 
 # Operators with a mistake that a page shows.
 WRONG = {
-    "mylib::gauss",
+    "errors::grow",
+    "errors::same",
+    "mylib::decay",
     "checking::price",
     "checking::head",
     "schema::forgot",
@@ -432,9 +433,9 @@ def test_extras_exist(page: str) -> None:
 
 
 def test_extras_are_explained() -> None:
-    """The table of README.md has every extra."""
+    """The page on the installation has every extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    table = PAGES["README.md"].partition("## Install")[2].partition("\n## ")[0]
+    table = PAGES["examples/guide/install.md"].partition("## Extras")[2]
     cells = re.findall(r"^\| (`[\w`, ]+) \|", table, re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"\w+", cell)}
     assert named == set(project["project"]["optional-dependencies"])
@@ -527,9 +528,9 @@ def test_page_of_numpy_functions_is_as_generated() -> None:
 
 @pytest.mark.parametrize("name", benchmark_pages.PAGES)
 def test_figures_are_those_of_the_stored_run(name: str) -> None:
-    """The figures of the benchmarks in a page are those of benchmarks.json."""
-    run = read_json(benchmark_pages.RUN.read_text(encoding="utf-8"))
-    assert benchmark_pages.PAGES[name](run, PAGES[name]) == PAGES[name]
+    """The figures in a page are those of benchmarks.json and programs.json."""
+    runs = benchmark_pages.stored()
+    assert benchmark_pages.PAGES[name](runs, PAGES[name]) == PAGES[name]
 
 
 # ---- docstrings that run ----

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
 # Only captures with symbolic sizes need it.
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
+# Only errors need it.
+corrections: ModuleType = later(import_module, "customop.arrays.corrections")
 # Only notebooks need it.
 html: ModuleType = later(import_module, "customop.pages.html")
 
@@ -182,6 +184,7 @@ class FakeArray(_Settable):
         if asked_by_setitem():
             asked, instead = SETITEM
             do = f"use {instead}"
+        do = corrections.correction() or do
         return DataDependentError(
             f"{asked} {describe(self)}, which has no data",
             do=f"{do}, or call with real arrays",

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from customop.arrays.nested import describe
+from customop.arrays.trampolines import runs_put
 from customop.errors import (
     CustomOpError,
     DataDependentError,
@@ -34,6 +35,7 @@ SETITEM = (
 
 # Class of NumPy whose methods convert values -> its name for users.
 _CLASSES = {
+    "ABCPolyBase": "np.polynomial.Polynomial",
     "AxisConcatenator": "np.r_ or np.c_",
     "MaskedArray": "np.ma.array",
     "matrix": "np.matrix",
@@ -50,6 +52,8 @@ _INSTEAD = {
     "np.matrix": "the array x itself, and @ for the product of matrices",
     "np.mgrid or np.ogrid": "np.meshgrid(np.linspace(a, b, n), indexing='ij')",
     "np.ndenumerate": "for i in np.ndindex(x.shape), and x[i]",
+    "np.polynomial.Polynomial": "np.polynomial.polynomial.polyval(x, coefficients), or the"
+    " functions for the other bases",
     "np.r_ or np.c_": "np.concatenate([...]) for np.r_, np.stack([...], axis=-1) for np.c_",
     "np.vectorize": "f(x) itself where f computes with arrays, vmap(f)(x), or map(f, x)",
 }
@@ -72,7 +76,7 @@ def installed_caller() -> str | None:
     which itself calls others.
     """
     frame = user_frame()
-    if not _is_installed(frame):
+    if not is_installed_at(frame.f_code.co_filename):
         return None
     function = frame.f_code.co_qualname.partition(".<locals>")[0]
     name = f"{frame.f_globals.get('__name__')}.{function}"
@@ -88,10 +92,10 @@ def instead_of_caller(caller: str) -> str:
     return _INSTEAD.get(caller, _TRACEABLE)
 
 
-def _is_installed(frame: FrameType) -> bool:
+def is_installed_at(path: str) -> bool:
+    """Return whether a file belongs to an installed package."""
     # Not by pathlib, which takes 3 ms to import.
-    path = re.split(r"[\\/]", frame.f_code.co_filename)
-    return not _INSTALLED.isdisjoint(path)
+    return not _INSTALLED.isdisjoint(re.split(r"[\\/]", path))
 
 
 def _is_numpy(frame: FrameType) -> bool:
@@ -118,7 +122,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 def asked_by_setitem() -> bool:
     """Return whether the user's line is at ``out[key] = value``."""
     code, instruction = _position()
-    return code.co_code[instruction] in _SETITEM
+    return code.co_code[instruction] in _SETITEM or runs_put(code, instruction)
 
 
 def called_method() -> str | None:
@@ -133,7 +137,6 @@ def called_method() -> str | None:
             continue
         if step.offset == at:
             start = (where.lineno, where.col_offset)
-            break
         if step.opname in _LOADS:
             place = (where.lineno, where.col_offset)
             loads.append((place, where.end_col_offset, str(step.argval)))
@@ -159,13 +162,18 @@ class Refusal:
         self.error: DataDependentError = error
         self.at: tuple[CodeType, int] = _position()
 
-    def behind(self, error: ValueError | TypeError) -> DataDependentError | None:
-        """Return the refusal, if the other error comes from the same instruction."""
+    def causes(self, error: Exception) -> bool:
+        """Return whether another error comes from the instruction that was refused.
+
+        Code in C may go on after ours, and call Python code that fails for no reason of
+        its own: the callbacks of SciPy's root finders do (1.17).
+        """
         trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
+        while trace is not None:
+            if (trace.tb_frame.f_code, trace.tb_lasti) == self.at:
+                return True
             trace = trace.tb_next
-        is_same = trace and (trace.tb_frame.f_code, trace.tb_lasti) == self.at
-        return self.error if is_same else None
+        return False
 
 
 # ---- attributes of arrays that traced and fake ones lack, or cannot set ----

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,9 @@ from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.nested import describe
 from customop.arrays.refusals import numpy_name
 from customop.errors import ArgumentError, ShapeError
+from customop.later import later
+
+corrections: ModuleType = later(import_module, "customop.arrays.corrections")
 
 # ---- keywords of ufuncs: where, dtype, signature, casting, order, subok ----
 
@@ -302,6 +307,7 @@ def plain_refused(name: str, value: Any) -> ArgumentError:
     """Make the error for a traced or fake value written into a plain array."""
     return ArgumentError(
         f"{name} would write {describe(value)} into a plain array",
-        do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        do=corrections.correction()
+        or "make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     )

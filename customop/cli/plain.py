@@ -182,7 +182,7 @@ class CheckOutcome(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the check failed or could not run."""
+        """Return whether the check failed or could not run."""
         return self.status in ("failed", "error")
 
 
@@ -203,7 +203,7 @@ class Report(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Whether a check failed or could not run."""
+        """Return whether a check failed or could not run."""
         return any(outcome.has_failed for outcome in self.outcomes)
 
 

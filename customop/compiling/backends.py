@@ -49,6 +49,7 @@ _backends: dict[str, Backend | str] = {
     "eager": _eager,
     "numpy": "customop.compiling.backends",
     "numba": "customop.compiling.numba_backend",
+    "native": "customop.compiling.native_backend.native_code",
     "jax": "customop.interop.jax.jax_backend",
 }
 

@@ -118,7 +118,7 @@ def compile(  # noqa: A001  # the usual name
     fn : callable
         Takes and returns pytrees. Without it, a decorator is returned.
     backend : str or callable
-        ``"numpy"``, ``"eager"``, or one of `register_backend`.
+        ``"numpy"``, ``"native"``, ``"eager"``, or one of `register_backend`.
     sizes : mapping, optional
         Names for sizes that are symbolic from the first call on, as for `make_fx`:
         ``{"x": ("batch", None)}``.
@@ -148,6 +148,25 @@ def compile(  # noqa: A001  # the usual name
     >>> f = co.compile(lambda x: np.sin(x) + 1.0)
     >>> f(np.zeros(2))
     array([1., 1.])
+
+    One graph for batches of any size, from the first call on:
+
+    >>> rows = co.compile(lambda x: np.sum(x, axis=1), sizes={"x": ("batch", None)})
+    >>> rows(np.ones((2, 3))), rows(np.ones((4, 3)))
+    (array([3., 3.]), array([3., 3., 3., 3.]))
+    >>> len(rows.graphs)
+    1
+
+    A function that branches on its values cannot be captured; it may run as it is:
+
+    >>> sign = co.compile(lambda x: 1.0 if x > 0 else -1.0, fallback=True)
+    >>> sign(np.array(2.0))
+    1.0
+
+    Another back end:
+
+    >>> co.compile(np.sin, backend="eager")(np.zeros(2))
+    array([0., 0.])
     """
     check_flag("compile: fallback", fallback)
     check_flag("compile: verbose", verbose)

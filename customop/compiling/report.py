@@ -53,8 +53,8 @@ class NodeGroup(NamedTuple):
     why: str = ""
 
     def __str__(self) -> str:
-        names = ", ".join(self.nodes)
-        return f"{self.done}: {names}{f' ({self.why})' if self.why else ''}"
+        names = f": {', '.join(self.nodes)}" if self.nodes else ""
+        return f"{self.done}{names}{f' ({self.why})' if self.why else ''}"
 
 
 class EntryFacts(NamedTuple):

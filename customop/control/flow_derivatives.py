@@ -389,7 +389,7 @@ class _MovingLoop(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether some result of the loop moves. Without steps, the result is `init`."""
+        """Return whether some result of the loop moves. Without steps, the result is `init`."""
         return any(self.outputs) or any(self.of_carry)
 
 

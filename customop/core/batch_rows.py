@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from customop.arrays.kinds import is_array
+from customop.arrays.array import all_plain, axis_order, strides_of
+from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import (
     abbreviated,
     children,
@@ -20,6 +21,7 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.core.table import RuleTable
+from customop.core.tracer import strides_of_box
 from customop.errors import warn_caller
 
 # ---- arguments and their batch axes ----
@@ -64,6 +66,26 @@ def align(value: Any, dim: int | None, rank: int) -> Any:
 def move_batch_first(value: Any, dim: int) -> Any:
     """Move the batch axis of an array to the front."""
     return value if dim == 0 else call_numpy(np.moveaxis, value, dim, 0)
+
+
+def outermost(value: Any, dim: int) -> Any:
+    """Return the array with its batch axis as the slowest in memory, copied if need be.
+
+    NumPy chooses how results lie in memory by how operands do. With the batch outermost it
+    chooses for a batch what it would for a row, on which depends what is a view.
+    """
+    strides = strides_of_box(value) if is_traced(value) else strides_of(value)
+    shape = tuple(value.shape)
+    if not all_plain((*shape, *strides)):
+        return value
+    order = axis_order(shape, strides)
+    if order[0] == dim or abs(strides[dim]) >= abs(strides[order[0]]):
+        return value
+    order.remove(dim)
+    turned = call_numpy(np.transpose, value, (dim, *order))
+    packed = call_numpy(np.copy, turned, order="C")
+    back = [(dim, *order).index(axis) for axis in range(len(shape))]
+    return call_numpy(np.transpose, packed, back)
 
 
 # ---- row by row ----
@@ -140,10 +162,23 @@ def stack_rows(rows: Sequence[Any]) -> tuple[Any, Any]:
     if all(is_array(r) for r in rows):
         if len({tuple(r.shape) for r in rows}) > 1:
             raise Uneven(f"arrays {_listed(map(abbreviated, rows))}")
-        return call_numpy(np.stack, rows), 0
+        return _stacked(rows), 0
     if len({repr(r) for r in rows}) > 1:
         raise Uneven(f"the values {_listed(map(show, rows))}")
     return rows[0], None
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    """Stack arrays so that the axes of a row lie in memory as those of the first array."""
+    shape, strides = tuple(rows[0].shape), strides_of(rows[0])
+    if not all_plain((*shape, *strides)):
+        return call_numpy(np.stack, rows)
+    order = axis_order(shape, strides)
+    if order == [*range(len(shape))]:
+        return call_numpy(np.stack, rows)
+    back = [0, *(order.index(axis) + 1 for axis in range(len(order)))]
+    packed = call_numpy(np.stack, [call_numpy(np.transpose, r, order) for r in rows])
+    return call_numpy(np.transpose, packed, back)
 
 
 def _check_nests(rows: Sequence[Any]) -> None:

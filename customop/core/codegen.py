@@ -445,7 +445,7 @@ class _CallSource(GlobalNames):
         )
 
     def _to_list_plan(self, slot: int) -> list[str]:
-        """As `_to_plans`, for tracers in a list."""
+        """Do as `_to_plans`, for tracers in a list."""
         plan, top = self.bind("_plan", None), self.bind("_top", None)
         top_of = self.bind("_top_of", _top_of)
         return [

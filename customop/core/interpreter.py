@@ -17,6 +17,8 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -51,6 +53,9 @@ from customop.errors import (
     place_of_call,
     quoted,
 )
+from customop.later import later
+
+corrections: ModuleType = later(import_module, "customop.arrays.corrections")
 
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
@@ -357,18 +362,23 @@ class Interpreter(ABC):
     def __exit__(self, *exc: object) -> None:
         self.end()
         error = exc[1] if exc else None
-        if isinstance(error, ValueError | TypeError):
+        if isinstance(error, Exception):
             self.raise_refused(error)
 
-    def raise_refused(self, error: ValueError | TypeError) -> None:
-        """Raise the error for a value that was asked for, if NumPy has replaced it."""
-        if type(error) not in (ValueError, TypeError):  # as NumPy raises them
+    def raise_refused(self, error: Exception) -> None:
+        """Raise the error for a value that was asked for, if other code has replaced it."""
+        if isinstance(error, CustomOpError):
+            return
+        if type(error).__module__ != "builtins":
+            corrections.explain_foreign(error)
             return
         own, trace = error.__cause__, error.__traceback__
         if not isinstance(own, DataDependentError):
-            own = self.refused.behind(error) if self.refused else None
+            refused = self.refused
+            own = refused.error if refused and refused.causes(error) else None
         if own is not None and trace is not None:
-            raise own.with_traceback(trace.tb_next) from None
+            is_numpy = type(error) in (ValueError, TypeError, SystemError)
+            raise own.with_traceback(trace.tb_next) from None if is_numpy else error
 
 
 class Mode(Interpreter):
@@ -543,9 +553,14 @@ def _name_of_users(fn: Callable[..., Any] | None) -> str:
 
 def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
     """Return the mode or transform that handles a call, or None."""
-    top = mode_for(op) if open_modes or op.sees_seed else None
-    values = [args[slot] for slot in op.array_slots]
-    return highest(top, [*values, *nested_leaves(op, args)])
+    top: Any = mode_for(op) if open_modes or op.sees_seed else None
+    for slot in op.array_slots:
+        value = args[slot]
+        if isinstance(value, Tracer):
+            interpreter = value.interpreter
+            if top is None or interpreter.level > top.level:
+                top = interpreter
+    return highest(top, nested_leaves(op, args)) if op.nested_slots else top
 
 
 def mode_for(op: RuleTable) -> Mode | None:
@@ -621,8 +636,10 @@ def explain_read_only(
     """Add to NumPy's error what is read-only and what to write instead."""
     if "read-only" in str(error) and names:
         is_one = len(names) == 1
+        # A copy takes no traced values.
+        copy = corrections.correction(error)
         error.add_note(
             f"inside {what} {quoted(names)} {'is' if is_one else 'are'} read-only, as a"
             f" write would change {'it' if is_one else 'them'} outside\n"
-            f"  do: write to a copy, {names[0]} = {names[0]}.copy(); or {do}"
+            f"  do: {copy or f'write to a copy, {names[0]} = {names[0]}.copy()'}; or {do}"
         )

@@ -99,7 +99,7 @@ class Operator(OperatorMethods, Generic[P, R]):
     """
 
     __name__: str
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[P, R]
     _source: str
 
     def define(self, definition: Definition) -> None:

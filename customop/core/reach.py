@@ -78,6 +78,7 @@ class Walk:
         self._known: set[tuple[int, str]] = set()
         self._members: dict[type, Mapping[str, Any]] = {}
         self._waiting: list[tuple[Any, str]] = []
+        self._step_of: dict[type, Callable[[Any, Any, str], None]] = {**self._steps}
 
     def walk(self, items: Iterable[tuple[Any, str]]) -> None:
         """Walk from values with labels, such as ``model.layers``."""
@@ -136,15 +137,24 @@ class Walk:
     # ---- values ----
 
     def _enter(self, value: Any, label: str) -> None:
-        step = self._steps.get(type(value))
-        if step is None:  # of a subclass, if any
-            step = next(
-                (s for c, s in self._steps.items() if isinstance(value, c)), None
-            )
+        step = self._step_of.get(type(value))
         if step is None:
-            self.look_at_object(value, label)
-        else:
-            step(self, value, label)
+            step = self._step_of_base(value)
+        step(self, value, label)
+
+    def _step_of_base(self, value: Any) -> Callable[[Any, Any, str], None]:
+        """Return the step for a class that has none, and keep it for other instances.
+
+        Instances of a class that defines `__class__` may pass for those of any class.
+        """
+        found = [step for base, step in self._steps.items() if isinstance(value, base)]
+        step = found[0] if found else type(self).look_at_object
+        cls: Any = type(value)
+        if cls.__getattribute__ is object.__getattribute__ and not any(
+            "__class__" in vars(base) for base in cls.__mro__[:-1]
+        ):
+            self._step_of[cls] = step
+        return step
 
     def _container(self, value: Any, label: str) -> None:
         self.holds(value, label)
@@ -359,6 +369,8 @@ class ValueSearch(Walk):
     found : list
     is_fixed : bool
         Whether only names were read, so that `is_same` can tell whether it still holds.
+    reads_texts : bool
+        Whether code takes globals or modules by texts, so that it may reach any value.
     """
 
     takes_all = True
@@ -369,6 +381,7 @@ class ValueSearch(Walk):
         super().__init__()
         self.found: list[Any] = []
         self.is_fixed: bool = True
+        self.reads_texts: bool = False
         self._slots: list[HeldName] = []
         self._is_wanted = is_wanted
         self.walk((value, "") for value in values)
@@ -385,6 +398,9 @@ class ValueSearch(Walk):
                 HeldName(Members(value), key, getattr(value, key), "")
                 for key in ("__code__", "__defaults__")
             ]
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            self.is_fixed = False
+            self.go_on(value.ravel().tolist())
         return not isinstance(value, _CLOSED)
 
     def reads(self, slot: HeldName) -> None:
@@ -423,6 +439,8 @@ class ValueSearch(Walk):
         """Return all names in a code object, as any kind of name: that is quick."""
         _, all_names, imports = all_names_in(code)
         names = frozenset(all_names)
+        if not _ANY_BY_TEXT.isdisjoint(names):
+            self.reads_texts, self.is_fixed = True, False
         return CodeNames(names, names, names if imports else _NONE, _NONE, False, False)
 
 
@@ -592,6 +610,10 @@ _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_
 # Names of what takes attributes by texts.
 _BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
 _MODULES_BY_TEXT = frozenset(("modules", "import_module", "__import__"))
+# Names of what takes globals, modules or frames, so that code may reach anything.
+_ANY_BY_TEXT = _MODULES_BY_TEXT | frozenset(
+    ("globals", "eval", "exec", "_getframe", "currentframe", "get_objects")
+)
 # Names of errors, or of what catches them, that a missing attribute or global raises.
 _CAUGHT = frozenset(
     ("AttributeError", "NameError", "LookupError", "Exception", "BaseException")

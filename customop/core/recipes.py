@@ -155,7 +155,7 @@ class Recipe(NamedTuple):
 
     @property
     def token(self) -> str:
-        """A text that differs where operators do."""
+        """Return a text that differs where operators do."""
         return _digest(repr(self))
 
 

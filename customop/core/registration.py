@@ -328,6 +328,7 @@ class RegistrationMethods:
         """
         return self._register((JVP,), fn, override=override)
 
+    # None is left out: pyright would say that a wrong rule must be None.
     @overload
     def register_vmap(self, fn: ShortVmapFn, /, *, override: bool = False) -> Self: ...
     @overload
@@ -335,9 +336,7 @@ class RegistrationMethods:
         self, fn: VmapFn, /, *, override: bool = False
     ) -> Self: ...
     @overload
-    def register_vmap(
-        self, fn: None = None, /, *, override: bool = False
-    ) -> Callable[[FnT], FnT]: ...
+    def register_vmap(self, /, *, override: bool = False) -> Callable[[FnT], FnT]: ...
     def register_vmap(self, fn: Any = None, /, *, override: bool = False) -> Any:
         """Register the batching rule.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from weakref import ref
 
@@ -33,6 +35,9 @@ from customop.arrays.refusals import (
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, DataDependentError
+from customop.later import later
+
+corrections: ModuleType = later(import_module, "customop.arrays.corrections")
 
 if TYPE_CHECKING:
     from customop.core.interpreter import Interpreter
@@ -180,16 +185,16 @@ class Tracer(ArrayMethods):
             asked, instead = SETITEM
         elif (draw := instead_of_draw(method := called_method() or "")) is not None:
             asked, instead = f"{method}() of a random generator is given", draw
-        error = self._refused(asked, instead)
+        error = self._refused(asked, corrections.correction() or f"use {instead}")
         self.interpreter.refused = Refusal(error)
         return error
 
-    def _refused(self, asked: str, instead: str) -> DataDependentError:
+    def _refused(self, asked: str, do: str) -> DataDependentError:
         return DataDependentError(
             f"{asked} {describe(self)}, a value of {self.interpreter.describe()}",
             self.interpreter.where(),
             "the transform would lose track of it",
-            do=f"use {instead}, or stop_gradient(x) for the value alone",
+            do=f"{do}, or stop_gradient(x) for the value alone",
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:

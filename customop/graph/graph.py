@@ -721,7 +721,7 @@ class Graph:
 
     @property
     def has_effects(self) -> bool:
-        """Whether a run does more than give values: it writes inputs or constants, or draws."""
+        """Return whether a run writes inputs or constants, or draws random numbers."""
         memory = Memory(self)
         inner = (node for node in self.nodes if node.op != OUTPUT)
         return any(_acts(node, memory) for node in inner)

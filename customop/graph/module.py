@@ -114,12 +114,12 @@ class GraphModule:
 
     @property
     def in_spec(self) -> Structure | None:
-        """How the arguments are nested."""
+        """Return how the arguments are nested."""
         return self._in_spec
 
     @property
     def out_spec(self) -> Structure | None:
-        """How the result is nested."""
+        """Return how the result is nested."""
         return self._out_spec
 
     @property
@@ -372,7 +372,7 @@ class GraphModule:
 
     @property
     def sees_seed(self) -> bool:
-        """Whether an operator in the graph draws random numbers."""
+        """Return whether an operator in the graph draws random numbers."""
         return any(n.op == CALL and n.target.sees_seed for n in self.graph.nodes)
 
     @property

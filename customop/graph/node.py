@@ -310,7 +310,7 @@ class Node:
 
     @property
     def is_erased(self) -> bool:
-        """Whether the node was taken out of its graph."""
+        """Return whether the node was taken out of its graph."""
         return self._is_erased
 
     def prepend(self, node: Node) -> None:
@@ -428,7 +428,7 @@ class Node:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the graph checks the result.
+        """Return whether the graph checks the result.
 
         The rest of the graph has it as a constant, ``meta["must_be"]``, or has decided
         what is a view by its strides, those of ``meta["must_lie"]``.
@@ -438,7 +438,7 @@ class Node:
 
     @property
     def must_run(self) -> bool:
-        """Whether the call stays, by itself, also where nothing uses it.
+        """Return whether the call stays, by itself, also where nothing uses it.
 
         `compile` sets ``meta["must_run"]`` where it may warn or raise.
         """
@@ -458,7 +458,7 @@ class Node:
 
     @property
     def written(self) -> str:
-        """How a call is written by an operator of Python, such as ``{0} ** {1}``; or empty.
+        """Return the form of a call by an operator of Python: ``{0} ** {1}``; or empty.
 
         It is noted for NumPy's scalars, whose operators are not the ufuncs.
         """
@@ -466,7 +466,7 @@ class Node:
 
     @property
     def has_effects(self) -> bool:
-        """Whether a node does more than give a value.
+        """Return whether a node does more than give a value.
 
         It writes, draws, returns nothing, or checks its result.
         """
@@ -474,7 +474,7 @@ class Node:
 
     @property
     def is_pure(self) -> bool:
-        """Whether the node is not a call that writes, draws or returns nothing."""
+        """Return whether the node is not a call that writes, draws or returns nothing."""
         if self.op != CALL:
             return True
         op = self.target

@@ -230,7 +230,7 @@ def _impl_in(
     return decorator
 
 
-def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Any:
+def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Callable[..., Any]:
     """Return the kernel or rule of a kind, for example to wrap it.
 
     Parameters
@@ -263,5 +263,6 @@ def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Any:
     found = resolve(op)
     kind = kind_of_key(found.qualname, device_type)
     if isinstance(kind, RuleKind):
-        return found.rule(kind)
+        rule: Callable[..., Any] = found.rule(kind)
+        return rule
     return kernel_for(found, kind)

@@ -326,7 +326,7 @@ def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
 ) -> AnyOp: ...
 @overload
 def register_vmap(
-    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
+    op: AnyOperator, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 @by_name(Operator.register_vmap)
 def register_vmap(*args: Any, **options: Any) -> Any:

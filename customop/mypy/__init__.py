@@ -75,7 +75,7 @@ customop-fake
 
 customop-autograd
     A backward formula does not take one gradient for each result, or returns a tuple
-    without one gradient for each input. `setup_context` has the wrong parameters. The
+    without one gradient for each input, or with one for a number. `setup_context` has the wrong parameters. The
     formula reads an attribute of `ctx` that nothing sets. The operator cannot have a
     gradient because it writes its arguments, or `grad` gets it in its own module, which
     registers none::
@@ -135,7 +135,8 @@ Types
 ``co.ops.mylib.gauss(x, 1.0)``, ``co.ops.mylib.gauss.default`` and other overloads have the
 types of the operators that the module defines or imports, directly or through other
 modules. ``co.register_fake("mylib::gauss", fn)`` and the like return the operator of that
-name with its type. A function with `typing.overload` becomes an operator whose calls have
+name with its type. Derivatives have the types of the arguments that `argnums` names. A
+function with `typing.overload` becomes an operator whose calls have
 all its overloads.
 """
 

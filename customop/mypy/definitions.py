@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mypy.errorcodes import ErrorCode
@@ -38,6 +38,7 @@ from mypy.nodes import (
     MypyFile,
     NameExpr,
     OverloadedFuncDef,
+    RefExpr,
     Statement,
     Var,
 )
@@ -68,12 +69,14 @@ from customop.mypy.hints import (
     is_ours,
     own_name,
     plain_class,
+    words_of,
 )
 from customop.mypy.kernel_checks import noted, registered_kinds
-from customop.mypy.records import Call, Record, plain
+from customop.mypy.records import Call, Record, plain, recall
 from customop.mypy.rule_checks import check_kinds
 from customop.mypy.source import Function, Survey, stand_in
 from customop.schema.agreement import check_agrees, check_overload, computes_later
+from customop.schema.infer import undefined
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition, number_names
 from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
@@ -270,6 +273,7 @@ class Draft:
     def _inferred(
         self, given: list[inspect.Parameter], result: Any, names: Any
     ) -> Schema:
+        self._check_names()
         bare = [p.replace(default=p.empty) for p in given]
         fn = stand_in(self._function.name, bare, result)
         schema = Schema.infer(fn, names)
@@ -280,6 +284,17 @@ class Draft:
             )
         ]
         return schema.replaced(parameters=tuple(parameters))
+
+    def _check_names(self) -> None:
+        """Raise for an annotation with a name that only type checkers have."""
+        fn = self._function
+        for index, name in enumerate([*(p.name for p in fn.parameters), ""]):
+            spelled = fn.spelled(index if name else -1)
+            words = [] if spelled is None else [*words_of(spelled)]
+            for word in {word.partition(".")[0] for word in words}:
+                if word in self._survey.names_for_checkers:
+                    what, do = undefined(word)
+                    raise SchemaError(f"{fn.name}: {what}", do=do, parameter=name)
 
     def _with_default(
         self, index: int, given: inspect.Parameter, found: Parameter
@@ -408,6 +423,45 @@ def schema_of(
         records.report(api, error, given, code)
         return None
     return schema
+
+
+def declared(api: TypeChecker, survey: Survey, qualname: str) -> Record | None:
+    """Return the record of an operator that the module defines by a schema alone."""
+    schemas = [
+        schema
+        for call in survey.declaring
+        for name, schema in _declared_by(call)
+        if name == qualname
+    ]
+    if len(schemas) != 1:
+        return None
+    return declared_record(qualname, schemas[0])
+
+
+def declared_record(qualname: str, schema: Schema, **known: Any) -> Record:
+    """Return the record of an operator without a function."""
+    text = str(schema)
+    return Record(qualname, plain=text, shown=text, is_declared=True, **known)
+
+
+def _declared_by(call: CallExpr) -> Iterator[tuple[str, Schema]]:
+    """Yield the name and the schema in a call of `define` or `Library.define`."""
+    callee, texts = call.callee, [constant_or(item, None) for item in call.args[:2]]
+    if not isinstance(callee, RefExpr) or call.arg_kinds[0] != ARG_POS:
+        return
+    is_function = own_name(callee.fullname) == "define"
+    owner = callee.expr if isinstance(callee, MemberExpr) else None
+    node = owner.node if isinstance(owner, RefExpr) else None
+    library = recall(node.type) if isinstance(node, Var) else None
+    if not all(isinstance(text, str) for text in texts) or _CLASS.search(texts[-1]):
+        return
+    try:
+        if is_function and len(texts) == 2:
+            yield parsed(*texts)
+        elif library is not None:
+            yield read_definition(texts[0], library.name)
+    except CustomOpError:
+        return  # reported where it is written
 
 
 # ---- operators of functions with overloads ----
@@ -605,26 +659,6 @@ def wrong_overloads(
     """Yield an error for each overload that does not fit the schema."""
     for number, overload in enumerate(function.overloads, 1):
         try:
-            check_overload(_stand_in(api, overload), number, schema)
+            check_overload(overload.annotated(api), number, schema)
         except SchemaError as error:
             yield error, overload
-
-
-def _stand_in(api: TypeChecker, overload: Function) -> Callable[..., Any]:
-    """Return a function with those annotations of an overload that can be read."""
-    given = [
-        p.replace(annotation=_annotation(api, overload, i))
-        for i, p in enumerate(overload.parameters)
-    ]
-    return stand_in(overload.name, given, _annotation(api, overload, -1))
-
-
-def _annotation(api: TypeChecker, overload: Function, index: int) -> Any:
-    hint = overload.result if index < 0 else overload.hint(index)
-    if hint is None:
-        return inspect.Parameter.empty
-    try:
-        device = device_of(overload.spelled(index), hint, api.tree.names)
-        return device or annotation_of(hint, api.tree.fullname)
-    except (Unfamiliar, RecursionError):
-        return inspect.Parameter.empty

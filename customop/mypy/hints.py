@@ -51,6 +51,7 @@ from mypy.types import (
     Type,
     TypeAliasType,
     TypedDictType,
+    TypeList,
     TypeOfAny,
     TypeType,
     TypeVarType,
@@ -203,7 +204,7 @@ def device_of(spelled: Type | None, mypy_type: Type, names: SymbolTable) -> Any:
     texts = [_is_text(item) for item in items]
     if not any(texts) or spelled is None:
         return None
-    words = [*_words(spelled)]
+    words = [*words_of(spelled)]
     if not any(own_name(_full_name(word, names)) == "Device" for word in words):
         return None
     others = [i for i in items if not _is_text(i) and not isinstance(i, NoneType)]
@@ -217,15 +218,17 @@ def _is_text(mypy_type: Type) -> bool:
     return isinstance(proper, Instance) and proper.type.fullname == "builtins.str"
 
 
-def _words(spelled: Type) -> Iterator[str]:
-    """Yield the names that an annotation contains."""
+def words_of(spelled: Type) -> Iterator[str]:
+    """Yield the names that an annotation contains, but no words in its strings."""
     if isinstance(spelled, UnboundType):
         yield spelled.name
-        for argument in spelled.args:
-            yield from _words(argument)
-    elif isinstance(spelled, UnionType):
+        form = spelled.name.rpartition(".")[2]
+        if form != "Literal":
+            for argument in spelled.args[: 1 if form == "Annotated" else None]:
+                yield from words_of(argument)
+    elif isinstance(spelled, UnionType | TypeList):
         for item in spelled.items:
-            yield from _words(item)
+            yield from words_of(item)
 
 
 def _full_name(word: str, names: SymbolTable) -> str:

@@ -43,6 +43,8 @@ from customop.library.ops import (
 from customop.mypy import records
 from customop.mypy.definitions import (
     Draft,
+    declared,
+    declared_record,
     overloads_of,
     plain_operator,
     schema_of,
@@ -270,12 +272,20 @@ class Asked:
         if given is not None and record is not None and record.has_schema:
             return record, given.type
         name = self.name(what, parameter)
-        found = self.program.find(self.api, name) if name else None
+        found = self.named(name) if name else None
         if found is None and name and what != "impl":
             error = self.program.misspelled(self.api, name, unknown)
             if error is not None:
                 records.report(self.api, error, self.place(parameter), records.NAME)
         return found
+
+    def named(self, name: str) -> Subject | None:
+        """Return the operator of a name, or None if it is unknown."""
+        found = self.program.find(self.api, name)
+        if found is not None:
+            return found
+        record = declared(self.api, self.survey, name)
+        return None if record is None else (record, None)
 
 
 # ---- definitions ----
@@ -302,8 +312,12 @@ def _define(asked: Asked) -> Type:
     text = asked.call.expression(1)
     name = asked.name("define", 0)
     if name and text is not None:
-        schema_of(asked.api, text, name=name)
-        asked.defined(partial(Record, name), name)
+        schema = schema_of(asked.api, text, name=name)
+        draft = partial(Record, name)
+        if schema is not None:
+            draft = partial(declared_record, name, schema)
+        record = asked.defined(draft, name)
+        return remember(asked.api, asked.result, record)
     return asked.result
 
 
@@ -436,7 +450,7 @@ def _impl_in(asked: Asked) -> Type:
     if library is None or name is None:
         return asked.result
     name = name if "::" in name else f"{library.name}::{name}"
-    op, key = asked.program.find(asked.api, name), asked.call.text(2)
+    op, key = asked.named(name), asked.call.text(2)
     if op is not None and (asked.call.get(2) is None or key is not None):
         keys = (key or library.key or "CompositeImplicitAutograd",)
         _check_keys(asked, op, keys, 1)
@@ -488,12 +502,12 @@ def _transform(name: str, asked: Asked) -> Type:
     check_positions(asked.api, asked.call, name)
     if TRANSFORMS[name]:
         check_rule(asked.api, asked.survey, asked.call, asked.context)
-    return result_of_transform(asked.call, name, asked.result)
+    return result_of_transform(asked.api, asked.call, name, asked.result)
 
 
 def _vmap(asked: Asked) -> Type:
     check_vmap(asked.api, asked.call)
-    return result_of_transform(asked.call, "vmap", asked.result)
+    return result_of_transform(asked.api, asked.call, "vmap", asked.result)
 
 
 FUNCTIONS: dict[str, Answer] = {

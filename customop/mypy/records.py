@@ -137,6 +137,8 @@ class Record:
         Default dispatch key of a library.
     kinds : tuple of str
         Kinds of arrays for which the module of an operator registers kernels.
+    is_declared : bool
+        Whether the schema was written without a function, so that `plain` is all of it.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Record:
     takes: str = ""
     key: str = ""
     kinds: tuple[str, ...] = ()
+    is_declared: bool = False
 
     @property
     def has_schema(self) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mypy.errorcodes import ErrorCode
 from mypy.nodes import (
@@ -14,22 +14,26 @@ from mypy.nodes import (
     DictExpr,
     Expression,
     FloatExpr,
+    IntExpr,
     LambdaExpr,
     ListExpr,
+    NameExpr,
     OpExpr,
     RefExpr,
     StarExpr,
     StrExpr,
     TupleExpr,
     UnaryExpr,
+    Var,
 )
 from mypy.nodes import Context as nodes_Context
-from mypy.types import Instance, NoneType, Type, get_proper_type
+from mypy.types import Instance, NoneType, TupleType, Type, get_proper_type
 
 from customop.arrays.kinds import FAKE, known_devices
 from customop.core.builtin_kinds import Formula
 from customop.core.registration import Registration
 from customop.core.rule_kind import (
+    COMPOSITE,
     RuleKind,
     check_device_types,
     check_kernel,
@@ -43,9 +47,10 @@ from customop.mypy.kernel_checks import other_shape, other_type, types_of
 from customop.mypy.records import Record
 from customop.mypy.source import Function, SourceOfFunction, Survey, returned_by
 from customop.schema.schema import Schema
-from customop.schema.types import MISSING
+from customop.schema.types import MISSING, Parameter, holds_arrays
 from customop.transforms.autograd.sweep import (
     wrong_count,
+    wrong_input,
     wrong_list,
     wrong_name,
     wrong_single,
@@ -105,7 +110,7 @@ class Registered:
 
         `key` names a kind of array. It is empty if the kind is unknown.
         """
-        fn, op = self.function.stand_in(), self.record.definition
+        fn, op = self._stand_in(), self.record.definition
         title = rule_kind(key).title if key.isidentifier() else "kernel"
         if self._passes(code, lambda: check_kernel(op, fn, title)):
             self._check_types(title, code, leading=0)
@@ -115,9 +120,16 @@ class Registered:
         self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool
     ) -> None:
         """Report a function that `impl` would refuse for this kind."""
-        fn, op = self.function.stand_in(), self.record.definition
+        fn, op = self._stand_in(), self.record.definition
         new = Registration(op.qualname, kind, fn, with_below=with_below)
-        self._passes(code, lambda: new.check(op))
+        is_kernel = (isinstance(kind, str) or kind == COMPOSITE) and not with_below
+        if self._passes(code, lambda: new.check(op)) and is_kernel:
+            self._check_types(new.kind.title, code, leading=0)
+
+    def _stand_in(self) -> Callable[..., Any]:
+        """Return the function with its annotations, where they can be compared."""
+        fn = self.function
+        return fn.annotated(self.api) if self.record.is_declared else fn.stand_in()
 
     def check_rule(self, kind: RuleKind, code: ErrorCode) -> None:
         """Report a rule whose parameters or types differ from what its kind takes."""
@@ -140,7 +152,7 @@ class Registered:
         setup = None if setup_context is None else setup_context.stand_in()
         rule, op = Formula(self.function.stand_in(), setup), self.record.definition
         if self._passes(records.AUTOGRAD, lambda: rule.check(op)):
-            for wrong in wrong_gradients(self.function, op.schema):
+            for wrong in wrong_gradients(self.api, self.function, op.schema):
                 self._report_return("backward", wrong, records.AUTOGRAD)
             if is_known:
                 self._check_context(setup_context)
@@ -332,16 +344,71 @@ def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
             yield WrongReturn(found, what, f"return {returns}")
 
 
-def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
+def wrong_gradients(
+    api: TypeChecker, function: Function, schema: Schema
+) -> Iterator[WrongReturn]:
     """Yield return values of a backward formula that cannot be the gradients."""
     result = get_proper_type(function.result)
     returns_array = isinstance(result, Instance) and is_array(result.type)
     if isinstance(result, NoneType) and not _is_count(1, schema):
         yield WrongReturn(None, *wrong_single([p.name for p in schema.positional]))
+    reported: set[str] = set()
     for found in _returned(function):
         wrong = _wrong_value(found, schema, returns_array=returns_array)
         if wrong is not None:
             yield WrongReturn(found, *wrong)
+            continue
+        for p, given in _by_parameter(found, schema):
+            text = _shown_value(api, given)
+            if text and not holds_arrays(p.type):
+                reported.add(p.name)
+                yield WrongReturn(given, *wrong_input(text, p))
+    if isinstance(result, TupleType):
+        for p, item in zip(schema.positional, result.items, strict=False):
+            text = _shown_class(item)
+            if text and not holds_arrays(p.type) and p.name not in reported:
+                yield WrongReturn(None, *wrong_input(text, p))
+
+
+def _by_parameter(
+    found: Expression, schema: Schema
+) -> Iterator[tuple[Parameter, Expression]]:
+    """Yield the parameters of an operator with the expressions of their gradients."""
+    if isinstance(found, TupleExpr) and _is_written_out(found):
+        yield from zip(schema.positional, found.items, strict=False)
+    elif isinstance(found, DictExpr):
+        parameters = {p.name: p for p in schema.parameters}
+        for key, value in found.items:
+            if isinstance(key, StrExpr) and key.value in parameters:
+                yield parameters[key.value], value
+
+
+def _shown_value(api: TypeChecker, expression: Expression) -> str:
+    """Return the class of an expression that is an array or a number, else ""."""
+    if isinstance(expression, NameExpr) and isinstance(expression.node, Var):
+        return _shown_class(expression.node.type)
+    if api.has_type(expression):  # mypy keeps no types of bodies but those of lambdas
+        return _shown_class(api.lookup_type(expression))
+    if isinstance(expression, FloatExpr | IntExpr):
+        return repr(expression.value)
+    if isinstance(expression, OpExpr) and expression.op not in ("and", "or"):
+        sides = (expression.left, expression.right)
+        is_sequence = any(isinstance(side, ListExpr | TupleExpr) for side in sides)
+        return "" if is_sequence else _SOME_VALUE
+    return _SOME_VALUE if _is_one_value(expression) else ""
+
+
+def _shown_class(mypy_type: Type | None) -> str:
+    proper = get_proper_type(mypy_type)
+    if not isinstance(proper, Instance):
+        return ""
+    names = {base.fullname for base in proper.type.mro}
+    is_number = not names.isdisjoint(_NUMBERS)
+    return proper.type.name if is_number or is_array(proper.type) else ""
+
+
+_SOME_VALUE = "an array or a number"
+_NUMBERS = ("builtins.int", "builtins.float", "builtins.complex", "numpy.number")
 
 
 def _wrong_value(

@@ -28,6 +28,7 @@ from mypy.nodes import (
     ExpressionStmt,
     FuncDef,
     FuncItem,
+    IfStmt,
     Import,
     ImportAll,
     ImportBase,
@@ -59,8 +60,10 @@ from customop.mypy.hints import (
     DEFINING,
     HIDDEN,
     Unfamiliar,
+    annotation_of,
     constant,
     constant_or,
+    device_of,
     own_name,
 )
 
@@ -130,6 +133,8 @@ class Survey:
         self._registering: list[NameExpr | MemberExpr] = []
         self._with_gradient: list[NameExpr | MemberExpr] = []
         self.registering_kernels: list[CallExpr | MemberExpr] = []
+        # Calls that may define an operator by a schema alone.
+        self.declaring: list[CallExpr] = []
         self._defining: dict[str, list[CallExpr]] = defaultdict(list)
         for node in _nodes(tree.defs):
             self._note(node)
@@ -156,6 +161,8 @@ class Survey:
 
     def _note_call(self, node: CallExpr) -> None:
         callee = node.callee
+        if isinstance(callee, NameExpr | MemberExpr) and callee.name == "define":
+            self.declaring += [node] if node.args else []
         if _defines(node):
             self._defining[_defined_name(node)].append(node)
         elif isinstance(callee, NameExpr | MemberExpr) and callee.name in _OF_KERNELS:
@@ -214,6 +221,26 @@ class Survey:
             return ast.Module([], [])
 
     @cached_property
+    def names_for_checkers(self) -> set[str]:
+        """Names that the module binds under ``if TYPE_CHECKING`` and nowhere else."""
+        if not any(isinstance(statement, IfStmt) for statement in self._statements):
+            return set()
+        guarded: list[ast.AST] = []
+        waiting: list[ast.AST] = [self.source]
+        elsewhere: set[str] = set()
+        while waiting:
+            node = waiting.pop()
+            rest = [*ast.iter_child_nodes(node)]
+            if isinstance(node, ast.If) and _is_for_checkers(node.test):
+                guarded += node.body
+                rest = [*node.orelse]
+            elsewhere.update(_bound_by(node))
+            waiting += rest
+        within = [node for top in guarded for node in ast.walk(top)]
+        inside = {name for node in within for name in _bound_by(node)}
+        return set() if "*" in elsewhere else inside - elsewhere
+
+    @cached_property
     def _assigned(self) -> dict[str, list[Expression]]:
         found: dict[str, list[Expression]] = defaultdict(list)
         for node in _nodes(self._statements, _INNER):
@@ -243,6 +270,26 @@ class Survey:
         Every registration counts, except those for another function's operator.
         """
         return any(_may_be_of(use, fn) for use in self._registering)
+
+
+def _is_for_checkers(test: ast.expr) -> bool:
+    """Return whether a condition is ``TYPE_CHECKING``."""
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement or a name alone binds, in any scope."""
+    if isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from node.names
+    elif isinstance(node, ast.arg):
+        yield node.arg
 
 
 class Surveys:
@@ -448,6 +495,24 @@ class Function:
     def stand_in(self) -> Callable[..., Any]:
         """Return a function with these parameters, for use in checks of the runtime."""
         return stand_in(self.name, self.parameters)
+
+    def annotated(self, api: TypeChecker) -> Callable[..., Any]:
+        """Return such a function with those annotations that can be read."""
+        given = [
+            p.replace(annotation=self._annotation(api, i))
+            for i, p in enumerate(self.parameters)
+        ]
+        return stand_in(self.name, given, self._annotation(api, -1))
+
+    def _annotation(self, api: TypeChecker, index: int) -> Any:
+        hint = self.result if index < 0 else self.hint(index)
+        if hint is None:
+            return inspect.Parameter.empty
+        try:
+            device = device_of(self.spelled(index), hint, api.tree.names)
+            return device or annotation_of(hint, api.tree.fullname)
+        except (Unfamiliar, RecursionError):
+            return inspect.Parameter.empty
 
 
 def stand_in(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mypy.nodes import (
+    ARG_NAMED,
+    ARG_NAMED_OPT,
+    ARG_POS,
+    ARG_STAR,
+    ArgKind,
     Context,
     Decorator,
     Expression,
+    LambdaExpr,
     ListExpr,
     RefExpr,
     StarExpr,
@@ -27,6 +33,7 @@ from mypy.types import (
     TypeOfAny,
     TypeVarType,
     UnionType,
+    UnpackType,
     get_proper_type,
 )
 
@@ -58,14 +65,18 @@ TRANSFORMS = {
 _SPOKEN = {"value_and_grad": "grad", "hessian": "jacrev"}
 
 
-def result_of_transform(call: Call, transform: str, default: Type) -> Type:
+def result_of_transform(
+    api: TypeChecker, call: Call, transform: str, default: Type
+) -> Type:
     """Return the type of a transformed function, with all overloads of the function.
 
     mypy only uses the first overload, and a ufunc's first overload takes no arrays.
     """
     given, made = call.get(0), get_proper_type(default)
     overloads = None if given is None else _overloads(given.type)
-    if overloads is None or not isinstance(made, CallableType):
+    if overloads is None:
+        return _derivative(api, call, transform) or default
+    if not isinstance(made, CallableType):
         return default
     items = [_transformed(item, transform) for item in overloads.items]
     return Overloaded(items)
@@ -138,6 +149,16 @@ def _name(call: Call) -> str:
 
 def _limits(call: Call) -> tuple[int, int] | None:
     """Return the fewest and most positional arguments of the function, or None."""
+    fn = _signature(call)
+    if fn is None or any(found.is_star() for found in fn.arg_kinds):
+        return None
+    positional = [found for found in fn.arg_kinds if found.is_positional()]
+    required = [found for found in positional if found.is_required()]
+    return len(required), len(positional)
+
+
+def _signature(call: Call) -> CallableType | None:
+    """Return the type of the function that is passed, if its parameters are known."""
     given = call.get(0)
     proper = get_proper_type(given.type) if given is not None else None
     if isinstance(proper, Instance) and is_operator(proper):
@@ -146,11 +167,7 @@ def _limits(call: Call) -> tuple[int, int] | None:
         return None
     if proper.is_ellipsis_args or proper.param_spec() is not None:
         return None
-    if any(found.is_star() for found in proper.arg_kinds):
-        return None
-    positional = [found for found in proper.arg_kinds if found.is_positional()]
-    required = [found for found in positional if found.is_required()]
-    return len(required), len(positional)
+    return proper
 
 
 def check_rule(api: TypeChecker, survey: Survey, call: Call, context: Context) -> None:
@@ -182,6 +199,208 @@ def _may_have_gradient(survey: Survey, node: Decorator | Var, record: Record) ->
     values = survey.assigned(node.name) if "." in node.fullname else []
     is_here = any(record.name in defined_by(value) for value in values)
     return not is_here or survey.may_have_gradients()
+
+
+# ---- types of derivatives ----
+# Overloads in the package cover the most frequent calls. Here are the types of all that
+# name their `argnums` and `has_aux` in the source.
+
+_UNKNOWN = AnyType(TypeOfAny.special_form)
+_JACOBIANS = ("jacrev", "jacfwd", "hessian")
+# A function with more parameters keeps the type that mypy knows, if positions count from
+# the end: there is one overload for each number of arguments.
+_MOST_OVERLOADS = 8
+
+
+def _derivative(api: TypeChecker, call: Call, transform: str) -> Type | None:
+    """Return the type of a function made by `grad` or the like, or None if unknown."""
+    if transform not in TRANSFORMS:
+        return None
+    fn, wanted = _signature(call), call.constant("argnums", None)
+    has_aux = call.constant("has_aux", False)
+    if call.get("argnums") is None:
+        wanted = 0
+    is_single = type(wanted) is int
+    wanted = (wanted,) if is_single else wanted
+    is_lambda = isinstance(call.expression(0), LambdaExpr)
+    if fn is None or is_lambda or not _are_ints(wanted) or not wanted:
+        return None
+    value, aux = _value_and_aux(fn.ret_type, has_aux)
+    if value is None:
+        return None
+
+    def made(inputs: list[Type]) -> Type:
+        by = inputs[0] if is_single else _tuple_of(api, inputs)
+        if transform == "value_and_grad":
+            return _tuple_of(api, [fn.ret_type, by])
+        result = by
+        if transform in _JACOBIANS:
+            result = _Jacobian(api, transform).of(value, by)
+        return result if aux is None else _tuple_of(api, [result, aux])
+
+    items = [
+        called.copy_modified(ret_type=made(inputs))
+        for called, inputs in _by_position(fn, tuple(wanted))
+    ]
+    if not items:
+        return None
+    return items[0] if len(items) == 1 else Overloaded(items)
+
+
+def _value_and_aux(result: Type, has_aux: object) -> tuple[Type | None, Type | None]:
+    """Return the types of the value and of `aux`; no value if they are not known."""
+    if has_aux is False:
+        return result, None
+    proper = get_proper_type(result)
+    if has_aux is not True or not isinstance(proper, TupleType):
+        return None, None
+    is_pair = len(proper.items) == 2 and not any(map(_is_unpacked, proper.items))
+    return (proper.items[0], proper.items[1]) if is_pair else (None, None)
+
+
+def _is_unpacked(item: Type) -> bool:
+    return isinstance(get_proper_type(item), UnpackType)
+
+
+def _tuple_of(api: TypeChecker, items: list[Type]) -> TupleType:
+    return TupleType(items, api.named_generic_type("builtins.tuple", [_UNKNOWN]))
+
+
+def _by_position(
+    fn: CallableType, wanted: tuple[int, ...]
+) -> Iterator[tuple[CallableType, list[Type]]]:
+    """Yield signatures of the derivative, and the types of the chosen arguments.
+
+    Positions from the end depend on how many arguments a call passes by position, so
+    there is one signature for each such number.
+    """
+    most = sum(kind.is_positional() for kind in fn.arg_kinds)
+    has_more = ARG_STAR in fn.arg_kinds
+    fewest = max(wanted) + 1
+    if min(wanted) >= 0:
+        counts = [fewest] if fewest <= most or has_more else []
+    else:
+        is_few = most <= _MOST_OVERLOADS and not has_more
+        counts = [*range(most, 0, -1)] if is_few else []
+    for count in counts:
+        try:
+            at = chosen("", wanted, count)
+        except CustomOpError:
+            continue
+        called = _with_positions(fn, count, keeps_others=min(wanted) >= 0)
+        if called is not None:
+            yield called, [called.arg_types[i] for i in at]
+
+
+def _with_positions(
+    fn: CallableType, count: int, *, keeps_others: bool
+) -> CallableType | None:
+    """Return a signature whose first parameters are passed by position, in each call.
+
+    The others are passed by name, unless they keep what they are.
+    """
+    types: list[Type] = []
+    kinds: list[ArgKind] = []
+    names: list[str | None] = []
+    for at, (given, found, name) in enumerate(
+        zip(fn.arg_types, fn.arg_kinds, fn.arg_names, strict=True)
+    ):
+        is_first = found.is_positional() and at < count
+        if found == ARG_STAR:
+            missing = range(len(types), count)
+            types += [given for _ in missing]
+            kinds += [ARG_POS for _ in missing]
+            names += [None for _ in missing]
+        is_by_name = found.is_positional() and not is_first and not keeps_others
+        if is_by_name and name is None:
+            if found == ARG_POS:
+                return None
+            continue
+        named = ARG_NAMED if found == ARG_POS else ARG_NAMED_OPT
+        types.append(given)
+        kinds.append(ARG_POS if is_first else named if is_by_name else found)
+        names.append(None if is_first else name)
+    return fn.copy_modified(
+        arg_types=types, arg_kinds=kinds, arg_names=names, name=None, definition=None
+    )
+
+
+class _Jacobian:
+    """Types of Jacobians: nested like the output, then like the input."""
+
+    def __init__(self, api: TypeChecker, transform: str) -> None:
+        self._api = api
+        self._transform = transform
+
+    def of(self, value: Type, by: Type) -> Type:
+        """Return the type of the derivative of a value by inputs."""
+        if self._transform != "hessian":
+            return self._nested(value, lambda out: self._nested(by, self._leaf(out)))
+        first = _Jacobian(self._api, "jacrev").of(value, by)
+        return _Jacobian(self._api, "jacfwd").of(first, by)
+
+    def _nested(self, tree: Type, leaf: Callable[[Instance], Type]) -> Type:
+        """Return the type of a tree with other leaves; Any for what is not known."""
+        proper = get_proper_type(tree)
+        if isinstance(proper, TupleType):
+            is_plain = proper.partial_fallback.type.fullname == "builtins.tuple"
+            if not is_plain or any(map(_is_unpacked, proper.items)):
+                return _UNKNOWN
+            items = [self._nested(item, leaf) for item in proper.items]
+            return _tuple_of(self._api, items)
+        if not isinstance(proper, Instance):
+            return _UNKNOWN
+        if proper.type.fullname in _TREES and proper.args:
+            *keys, item = proper.args
+            return proper.copy_modified(args=[*keys, self._nested(item, leaf)])
+        return leaf(proper)
+
+    def _leaf(self, out: Instance) -> Callable[[Instance], Type]:
+        """Return a function from the class of an input to that of its Jacobian."""
+
+        def by(given: Instance) -> Type:
+            # jvp's tangents have the dtype of the output, gradients that of the input.
+            dtype_of = out if self._transform == "jacfwd" else given
+            if not _may_vary(out) or not _may_vary(given):
+                return _UNKNOWN
+            arrays = [leaf for leaf in (out, given) if is_array(leaf.type)]
+            if not arrays:
+                return dtype_of
+            if len({array.type.fullname for array in arrays}) > 1:
+                return _UNKNOWN
+            return self._array(arrays[0], dtype_of)
+
+        return by
+
+    def _array(self, array: Instance, dtype_of: Instance) -> Type:
+        """Return the type of an array of other axes, with the dtype of a leaf."""
+        if len(array.args) != 2:
+            return array if not array.args else _UNKNOWN
+        if is_array(dtype_of.type):
+            dtype = dtype_of.args[-1]
+        else:
+            name = _FLOATS.get(dtype_of.type.fullname)
+            scalar = self._api.named_type(name) if name is not None else dtype_of
+            dtype = self._api.named_generic_type("numpy.dtype", [scalar])
+        axes = self._api.named_generic_type("builtins.tuple", [_UNKNOWN])
+        return array.copy_modified(args=[axes, dtype])
+
+
+# Classes of trees whose last argument is the type of the items.
+_TREES = ("builtins.list", "builtins.tuple", "builtins.dict")
+
+
+# Python's numbers -> the scalars of NumPy that transforms make of them.
+_FLOATS = {
+    "builtins.float": "numpy.float64",
+    "builtins.complex": "numpy.complex128",
+}
+
+
+def _may_vary(leaf: Instance) -> bool:
+    """Return whether a leaf is an array or a number that can have a derivative."""
+    is_inexact = any(base.fullname == "numpy.inexact" for base in leaf.type.mro)
+    return is_array(leaf.type) or is_inexact or leaf.type.fullname in _FLOATS
 
 
 # ---- results of NumPy functions that NumPy's stubs do not know ----

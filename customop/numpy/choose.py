@@ -42,6 +42,7 @@ from customop.numpy.rules import (
     keep_order,
     no_gradient,
     numpy_operator,
+    of_winner,
     register_formulas,
     whole_operator,
 )
@@ -156,6 +157,25 @@ _clip = whole_operator(
     "(Array a, Array|Scalar low, Array|Scalar high) -> Array",
     _between,
     lambda a, low, high: np.clip(a, low, high),
+    tags=Tag.pointwise,
+)
+
+
+def _of_larger(g: Any, x: Any, other: Any, high: Any, y: Any) -> Any:
+    """Return the gradient of `x`, where the larger of it and `other` is clipped to `y`."""
+    larger = np.maximum(x, other)
+    return of_winner(of_winner(g, larger, high, y), x, other, larger)
+
+
+# The body has the same derivatives, by two operators in twice the time.
+register_formulas(
+    _clip,
+    ("a", "low", "high"),
+    (
+        lambda g, a, low, high, y: _of_larger(g, a, low, high, y),
+        lambda g, a, low, high, y: _of_larger(g, low, a, high, y),
+        lambda g, a, low, high, y: of_winner(g, high, np.maximum(a, low), y),
+    ),
 )
 
 
@@ -347,7 +367,7 @@ def _numbered(x: Any, count: int, mode: str) -> Any:
     if mode == "wrap":
         return places % count
     if mode == "raise" and ((places < 0) | (places >= count)).any():
-        raise ValueError("invalid entry in choice array")
+        numpy_refuses(np.choose, [1], [0])
     return places if mode == "raise" else np.clip(places, 0, count - 1)
 
 

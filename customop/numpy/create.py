@@ -36,6 +36,7 @@ from customop.numpy.arguments import (
     is_symbolic,
     larger,
     list_of_ints,
+    numpy_refuses,
     only,
     plain,
     shape_of,
@@ -224,7 +225,7 @@ def arange(
 def _(start: Any, stop: Any, step: Any, dtype: Any, device: Any) -> FakeArray:
     count = _steps_between(start, stop, step)
     if dtype == np.bool_ and is_below(2, count):
-        raise TypeError("arange() is only supported for booleans of at most length 2")
+        numpy_refuses(np.arange, 3, dtype=bool)
     return FakeArray((count,), dtype, device=device)
 
 
@@ -352,9 +353,7 @@ def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
     found = cast(array, dtype)
     if found is not array:
         if copy is False:
-            raise ValueError(
-                "Unable to avoid copy while creating an array as requested."
-            )
+            numpy_refuses(np.array, np.zeros(1), np.float32, copy=False)
         return found
     return np.copy(array) if copy else unless_scalar(array)
 

@@ -58,6 +58,7 @@ from customop.numpy.rules import (
     register_bilinear,
     result_dtype,
     sum_of,
+    whole_operator,
 )
 
 # ---- differences along an axis, and what is made of them ----
@@ -387,35 +388,82 @@ def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     if dtype_of(f).kind not in "fcmM":
         f = f.astype(np.float64)
     found = [
-        _slope(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
+        _slopes_by(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
     ]
     return found[0] if len(found) == 1 else tuple(found)
 
 
 def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
-    """Return the distances along each axis: one number, or one for each pair."""
+    """Return for each axis a distance, or the places of the elements along it."""
     if not given:
         return [1.0] * len(axes)
     if len(given) == 1 and not np.ndim(given[0]):
         return [given[0]] * len(axes)
     if len(given) != len(axes):
         numpy_refuses(np.gradient, f, *given, axis=tuple(axes))
-    return [_spacing(as_array(x), f.shape[i]) for x, i in zip(given, axes, strict=True)]
+    return [*given]
+
+
+def _slopes_by(f: Any, axis: int, step: Any, edge_order: int) -> Any:
+    """Return the slopes along one axis."""
+    is_number = not hasattr(step, "dtype") and not np.ndim(step)
+    if (
+        type(step) is float
+        and step == 1.0
+        and edge_order == 1
+        and dtype_of(f).kind in "fc"
+    ):
+        _check_length(f.shape, axis, 2)
+        check(f.shape[axis] > 1)
+        return _slopes.run(f, axis)
+    if dtype_of(f).kind in "mM":
+        return _slope(f, axis, _spacing(as_array(step), f.shape[axis]), edge_order)
+    points, number = (None, step) if is_number else (as_array(step), 1.0)
+    if points is not None:
+        _check_spacing(points, f.shape[axis])
+    # Transforms that see values run the body anyway: that saves 12 us of a gradient's 58.
+    slopes = _gradient_body if getattr(f, "is_concrete", False) else _gradient
+    return slopes(f, points, number, axis, edge_order)
+
+
+def _gradient_body(f: Any, points: Any, step: Any, axis: int, edge_order: int) -> Any:
+    given = step if points is None else _spacing(points, f.shape[axis])
+    return _slope(f, axis, given, edge_order)
+
+
+def _gradient_kernel(f: Any, points: Any, step: Any, axis: int, edge_order: int) -> Any:
+    _check_length(f.shape, axis, edge_order + 1)
+    given = step if points is None else points
+    order: Any = edge_order  # NumPy's types take 1 and 2 alone
+    return np.gradient(f, given, axis=axis, edge_order=order)
+
+
+_gradient = whole_operator(
+    "gradient",
+    "(Array f, Array? points, Scalar step, int axis, int edge_order) -> Array",
+    _gradient_body,
+    _gradient_kernel,
+)
 
 
 def _spacing(x: Any, length: int) -> Any:
+    """Return the distances of places: one number, or one for each pair."""
+    _check_spacing(x, length)
     if x.ndim == 0:
         return x
-    if x.ndim != 1 or x.shape[0] != length:
+    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
+    is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
+    return steps[0] if is_even else steps
+
+
+def _check_spacing(x: Any, length: int) -> None:
+    if x.ndim and (x.ndim != 1 or x.shape[0] != length):
         numpy_refuses(
             np.gradient,
             np.zeros(typical([length])),
             x,
             do="give a number, or the places of the elements along the axis",
         )
-    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
-    is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
-    return steps[0] if is_even else steps
 
 
 def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
@@ -477,7 +525,9 @@ def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
         a = -(2.0 * first + second) / (first * (first + second))
         b = (first + second) / (first * second)
         c = -first / (second * (first + second))
-    return sign * (a * near[0] + b * near[1] + c * near[2])
+    if at_end:  # NumPy adds from the third-last element on
+        return (-c) * near[2] + (-b) * near[1] + (-a) * near[0]
+    return a * near[0] + b * near[1] + c * near[2]
 
 
 # ---- np.interp: the operator ----
@@ -617,7 +667,8 @@ def _(
         y = np.where(np.less(x, xp[0]), _like(left, numbers), y)
     if right is not None:
         y = np.where(np.greater(x, xp[-1]), _like(right, numbers), y)
-    return y
+    is_of_where = left is not None or right is not None
+    return y[()] if is_of_where and not shape_of(x) else y  # a scalar, as NumPy's
 
 
 def _real(name: str, x: Any) -> Any:

@@ -636,7 +636,7 @@ def _pairs(given: Any, rank: int) -> list[tuple[int, int]]:
     """Return the numbers of elements at both ends of each axis."""
     counts = np.round(np.asarray(given)).astype(np.intp)
     if np.any(counts < 0):
-        raise ValueError("index can't contain negative values")
+        numpy_refuses(np.pad, [0], -1)
     return [(int(b), int(a)) for b, a in np.broadcast_to(counts, (rank, 2))]
 
 

@@ -299,17 +299,13 @@ def _(x: Any, bins: Any, right: bool = False) -> Any:
 def _checked(edges: Any, is_made: bool) -> Any:
     """Return the edges; raise where NumPy refuses them."""
     if is_made and not np.all(np.isfinite(edges)):
-        raise ValueError(
-            f"autodetected range of [{np.min(edges)}, {np.max(edges)}] is not finite"
-        )
+        numpy_refuses(np.histogram_bin_edges, [np.min(edges), np.max(edges)])
     before, after = edges[..., :-1], edges[..., 1:]
     if is_made and np.any(before >= after):
-        raise ValueError(
-            "Too many bins for data range. Cannot create"
-            f" {edges.shape[-1] - 1} finite-sized bins."
-        )
+        # The floats beside this one are further away than half a bin.
+        numpy_refuses(np.histogram_bin_edges, [1e20], edges.shape[-1] - 1)
     if np.any(before > after):
-        raise ValueError("`bins` must increase monotonically, when an array")
+        numpy_refuses(np.histogram, [0.0], [1.0, 0.0])
     return edges.view()
 
 
@@ -346,7 +342,7 @@ def _in_order(bins: Any) -> Any:
     if value is None:
         return _checked_edges(bins, False)
     if np.any(value[:-1] > value[1:]):
-        raise ValueError("`bins` must increase monotonically, when an array")
+        numpy_refuses(np.histogram, [0.0], [1.0, 0.0])
     return bins
 
 

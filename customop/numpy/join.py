@@ -486,7 +486,7 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 def _repeated_places(counts: Any) -> Any:
     if np.any(counts < 0):
-        raise ValueError("counts cannot be negative.")
+        numpy_refuses(np.repeat, [0, 0], [-1, 1])
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.searchsorted(ends, numbers(0, total, counts), "right")

@@ -57,10 +57,18 @@ from customop.numpy.rules import (
 _nonzero = numpy_operator(
     "nonzero",
     "(Array x) -> Array[]",
-    # NumPy returns columns of one array, and results must not share memory.
-    lambda x: [copied(places) for places in np.nonzero(x)],
+    lambda x: [_column(places, x.ndim) for places in np.nonzero(x)],
     tags=Tag.dynamic_output_shape,
 )
+
+
+def _column(places: Any, count: int) -> Any:
+    """Copy a column of NumPy's result, as one of an array: results share no memory."""
+    if type(places) is not np.ndarray or count < 2:
+        return copied(places)
+    found = np.empty((len(places), count), places.dtype)[:, 0]
+    found[...] = places
+    return found
 
 
 @_nonzero.register_fake
@@ -68,7 +76,8 @@ def _(x: Any) -> list[FakeArray]:
     if not x.shape:
         np.nonzero(np.zeros((), x.dtype))  # raises as NumPy does
     count, device = _count_of(x), device_of(x)
-    return [FakeArray((count,), np.intp, device=device) for _ in x.shape]
+    steps = (np.dtype(np.intp).itemsize * len(x.shape),)
+    return [FakeArray((count,), np.intp, steps, device=device) for _ in x.shape]
 
 
 def _count_of(x: Any) -> Any:
@@ -107,7 +116,7 @@ register_numpy_function(np.flatnonzero, lambda a: _nonzero(np.ravel(a))[0])
 
 @register_numpy_function(np.argwhere)
 def _(a: Any) -> Any:
-    places = np.stack(_nonzero(np.atleast_1d(a)), 1)
+    places = np.transpose(np.stack(_nonzero(np.atleast_1d(a))))
     return places if a.ndim else places[:, :0]
 
 
@@ -133,9 +142,10 @@ _ravel_multi_index.register_sample_inputs(
 @_ravel_multi_index.register_fake
 def _(indices: Any, dims: Any, modes: Any, order: Any) -> FakeArray:
     if len(indices) != len(dims):
-        raise ShapeError(
-            f"parameter multi_index must be a sequence of length {len(dims)}",
-            f"np.ravel_multi_index: it has {len(indices)} entries",
+        numpy_refuses(
+            np.ravel_multi_index,
+            tuple(indices),
+            tuple(dims),
             do="give an index for each length",
         )
     return keep_order(indices, np.dtype(np.intp))

@@ -224,14 +224,19 @@ def numpy_operator(
 
 
 def whole_operator(
-    name: str, schema: str, body: Callable[..., Any], kernel: Callable[..., Any]
+    name: str,
+    schema: str,
+    body: Callable[..., Any],
+    kernel: Callable[..., Any],
+    **options: Any,
 ) -> Operator[..., Any]:
     """Make an operator that a graph keeps as one call of a NumPy function.
 
     NumPy's function is Python over several kernels, which a composition of operators
-    repeats only up to rounding. Transforms and arrays of other kinds run that body.
+    repeats only up to rounding. Transforms for which it has no rule, and arrays of other
+    kinds, run that body.
     """
-    op = numpy_operator(name, schema, body)
+    op = numpy_operator(name, schema, body, **options)
     impl(op, "CompositeImplicitAutograd", body)
     return op.register_kernel("cpu", kernel)
 
@@ -398,7 +403,7 @@ def register_bilinear(
 
 def read_only(new: Any, x: Any, *constants: Any) -> Any:
     """Raise: this is the rule `write_back` of a view that cannot be written."""
-    raise ValueError("assignment destination is read-only")
+    np.copyto(np.broadcast_to(0.0, 1), 0.0)
 
 
 # ---- constants of a row, for a batch ----
@@ -467,6 +472,23 @@ def register_formulas(
     """
     rule = partials(dict(zip(names, formulas, strict=True)), result="y")
     op.register_autograd(rule).register_jvp(rule)
+
+
+def of_winner(g: Any, x: Any, other: Any, y: Any) -> Any:
+    """Return the gradient of `x` where it is the result `y`, half of it at ties, 0 elsewhere.
+
+    The halves are the mean of the one-sided derivatives, as in JAX 0.10 and HIPS
+    autograd 1.9.
+    """
+    mine, ties = g * np.equal(x, y), np.equal(x, other)
+    if type(ties) is np.ndarray and not np.count_nonzero(ties):
+        return mine
+    if is_complex(mine) and mine.shape:  # division by 1 changes signs of zeros
+        return np.where(ties, mine / 2, mine)
+    return mine / (ties + ONE)
+
+
+ONE: Any = np.int8(1)  # of the smallest type, so that the others keep theirs
 
 
 # ---- batches ----

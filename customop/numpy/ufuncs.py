@@ -11,10 +11,12 @@ import numpy as np
 from customop import Operator, SymInt, Tag, custom_op, register_numpy_function
 from customop.numpy.arguments import larger
 from customop.numpy.rules import (
+    ONE,
     fake_of_ufunc,
     is_complex,
     no_gradient,
     numpy_operator,
+    of_winner,
     register_formulas,
 )
 
@@ -228,7 +230,7 @@ def _log_of_sum(name: str, exp: Any) -> None:
         # Where both terms are infinite each has half of it; a difference would be nan.
         same = np.equal(x, y)
         found = exp(np.where(same, 0, x) - np.where(same, 0, y))
-        return found / (np.logical_and(same, np.equal(x, other)) + _ONE)
+        return found / (np.logical_and(same, np.equal(x, other)) + ONE)
 
     _binary(
         name,
@@ -237,31 +239,15 @@ def _log_of_sum(name: str, exp: Any) -> None:
     )
 
 
-_ONE = np.int8(1)  # of the smallest type, so that the others keep theirs
-
 _log_of_sum("logaddexp", np.exp)
 _log_of_sum("logaddexp2", np.exp2)
-
-
-def _is_winner(g: Any, x: Any, other: Any, y: Any) -> Any:
-    """Return the gradient where `x` is the result, half of it at ties, 0 elsewhere.
-
-    The halves are the mean of the one-sided derivatives, as in JAX 0.10 and HIPS
-    autograd 1.9.
-    """
-    mine, ties = g * np.equal(x, y), np.equal(x, other)
-    if type(ties) is np.ndarray and not np.count_nonzero(ties):
-        return mine
-    if is_complex(mine) and mine.shape:  # division by 1 changes signs of zeros
-        return np.where(ties, mine / 2, mine)
-    return mine / (ties + _ONE)
 
 
 for _name in ("maximum", "minimum", "fmax", "fmin"):
     _binary(
         _name,
-        lambda g, x1, x2, y: _is_winner(g, x1, x2, y),
-        lambda g, x1, x2, y: _is_winner(g, x2, x1, y),
+        lambda g, x1, x2, y: of_winner(g, x1, x2, y),
+        lambda g, x1, x2, y: of_winner(g, x2, x1, y),
     )
 
 

@@ -24,6 +24,7 @@ from customop.numpy.arguments import (
     is_below,
     is_known,
     larger,
+    numpy_refuses,
     only,
     product,
     same_size,
@@ -78,13 +79,13 @@ def _(arr: Any, mask: Any, vals: Any) -> None:
     _check_safe(vals, arr)
     if not isinstance(mask, Tracer | FakeArray):
         if _is_empty(vals) and np.any(mask):
-            raise ValueError("Cannot insert from an empty array!")
+            numpy_refuses(np.place, np.zeros(1), [True], [])
         np.put(arr, np.flatnonzero(mask), vals)
         return
     # The first place of the mask takes the first value, and so on.
     size = product(arr.shape)
     if product(mask.shape) != size:
-        raise ValueError("place: mask and data must be the same size")
+        numpy_refuses(np.place, np.zeros(2), [True], [0.0])
     line = np.reshape(value_for(arr, vals), (-1,))
     flags = np.not_equal(np.reshape(mask, (-1,)), 0)
     if is_known(line.shape[0], 0):
@@ -171,9 +172,9 @@ def _(a: Any, val: Any, wrap: bool = False) -> None:
 def _fill_diagonal(a: Any, val: Any, wrap: bool) -> None:
     """Fill the diagonal of an array of symbolic sizes."""
     if a.ndim < 2:
-        raise ValueError("array must be at least 2-d")
+        numpy_refuses(np.fill_diagonal, np.zeros(1), 0.0)
     if a.ndim > 2 and any(n != a.shape[0] for n in a.shape[1:]):
-        raise ValueError("All dimensions of input must be of equal length")
+        numpy_refuses(np.fill_diagonal, np.zeros((1, 1, 2)), 0.0)
     rows, columns = a.shape[0], a.shape[-1]
     count = smaller(rows, columns)
     if a.ndim == 2 and wrap:

@@ -585,12 +585,12 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
 
     @property
     def wall_ns(self) -> int:
-        """How many nanoseconds the profile has been open."""
+        """Return how many nanoseconds the profile has been open."""
         return self._wall + (self._clock() - self._began if self.is_open else 0)
 
     @property
     def dropped(self) -> int:
-        """How many calls are in the rows but not in the timeline."""
+        """Return how many calls are in the rows but not in the timeline."""
         kept = sum(len(track.events) for track in self._tracks)
         return sum(row.count for row in rows_of(self._tracks)) - kept
 

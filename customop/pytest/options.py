@@ -73,7 +73,7 @@ class KnownFailure(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it is an error if the check passes."""
+        """Return whether it is an error if the check passes."""
         return self.key.test != ANY_TEST and self.status == "xfail"
 
 
@@ -377,7 +377,7 @@ class Option(NamedTuple):
 
     @property
     def accepts(self) -> bool:
-        """Whether to update the file of known failures."""
+        """Return whether to update the file of known failures."""
         return bool(self.config.getoption("opcheck_accept"))
 
 

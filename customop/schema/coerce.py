@@ -332,6 +332,7 @@ _PASS: dict[SchemaType, str] = {
     DEVICE: "pass the name of a known device, such as 'cpu'",
     DTYPE: "pass a dtype, such as np.float32",
 }
+_NUMBERS = [Base(name) for name in ("bool", "int", "float", "complex")]
 
 
 def remedy(declared: SchemaType, value: Any, name: str) -> str:
@@ -345,8 +346,8 @@ def remedy(declared: SchemaType, value: Any, name: str) -> str:
             if value.is_integer()
             else f"pass an int, or declare {name}: float"
         )
-    if isinstance(inner, Base) and is_array(value):
-        return f"pass a Python number, or declare {name}: Array"
+    if inner in _NUMBERS and is_array(value):
+        return f"pass a Python number, or annotate {name}: np.ndarray | {inner}"
     return _PASS.get(inner) or _fitting(inner)
 
 

@@ -230,16 +230,21 @@ def _evaluated(
         )
     except NameError as error:
         missing = str(error.name)
-        raise source.error(
-            f"annotation names '{missing}', which is not defined there",
-            missing,
-            do=f"define or import {missing} before the operator",
-        ) from None
+        what, do = undefined(missing)
+        raise source.error(what, missing, do=do) from None
     except Exception as error:  # it is code of the user, which may raise anything
         raise source.error(
             f"an annotation cannot be evaluated: {error or type(error).__name__}",
             do="write it so that Python can evaluate it, or give the schema as a string",
         ) from error
+
+
+def undefined(name: str) -> tuple[str, str]:
+    """Return the fault and the remedy for a name that an annotation cannot find."""
+    return (
+        f"annotation names '{name}', which is not defined there",
+        f"define or import {name} before the operator",
+    )
 
 
 def hints_of(

@@ -22,6 +22,7 @@ from customop.arrays.numpy_functions import call_numpy
 from customop.core.contract import copied
 from customop.errors import GradientError, check_function
 from customop.shapes.sizes import product
+from customop.synonyms import takes_names_of_others
 from customop.transforms.autograd.grad import gradient_of, pull_back, vjp
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.jvp import jvp, push_forward
@@ -192,6 +193,7 @@ def hvp(
 def hvp(
     fn: Callable[[T], tuple[Any, Aux]], primals: T, tangents: T, has_aux: Literal[True]
 ) -> tuple[T, Aux]: ...
+@takes_names_of_others(argnum="argnums")
 def hvp(
     fn: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False
 ) -> Any:
@@ -358,6 +360,7 @@ def jacrev(
     has_aux: Literal[True],
     chunk_size: int | None = None,
 ) -> Callable[P, tuple[Any, Aux]]: ...
+@takes_names_of_others(argnum="argnums")
 def jacrev(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -465,6 +468,7 @@ def jacfwd(
     has_aux: Literal[True],
     chunk_size: int | None = None,
 ) -> Callable[P, tuple[Any, Aux]]: ...
+@takes_names_of_others(argnum="argnums")
 def jacfwd(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -546,6 +550,7 @@ def jacfwd(
     return jacobian
 
 
+@takes_names_of_others(argnum="argnums")
 def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
     """Make a function that computes the matrix of second derivatives of `fn`.
 

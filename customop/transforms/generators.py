@@ -1,42 +1,29 @@
-"""Generators whose draws transforms notice, and random operators under vmap."""
+"""Generators whose draws transforms notice, and states for random operators under vmap."""
 
 from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import ref
+from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import flat, map_outline
+from customop.arrays.nested import flat
 from customop.arrays.refusals import bits_of, has_bits
-from customop.core.builtin_kinds import VMAP
-from customop.core.interpreter import (
-    Interpreter,
-    Mode,
-    current_mode,
-    next_level,
-    run_under,
-)
+from customop.core.interpreter import Interpreter
 from customop.core.reach import ValueSearch
-from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
-from customop.core.tracer import Tracer
 from customop.errors import VmapError
 from customop.transforms.runs import Subject, is_watched, report, subject_of
-
-if TYPE_CHECKING:
-    from customop.transforms.vmap_interpreter import BatchInterpreter
-
 
 # ---- generators ----
 # Random numbers that a function draws from NumPy or Python, which no operator sees.
@@ -59,11 +46,23 @@ class DrawWatch:
     ----------
     drawn : list
         These generators.
+    reaches : bool
+        Whether the function can reach a generator.
+    arrays : list of np.ndarray
+        Arrays that the function can reach, and that are not arguments.
     """
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any] = ()) -> None:
         self.drawn: list[Any] = []
-        self._sources = sources(fn, args)
+        search = ValueSearch(_is_source, [fn, *args])
+        self._sources = _distinct(search)
+        self.reaches: bool = bool(self._sources)
+        given = [*map(id, args)]
+        self.arrays: list[np.ndarray] = [
+            value
+            for key, value in search.seen.items()
+            if isinstance(value, np.ndarray) and key not in given
+        ]
         module = sys.modules.get("numpy.random")
         # Another thread may draw from it, too.
         is_alone = threading.active_count() == 1
@@ -164,7 +163,7 @@ def subject_with(
     subject: Subject, fn: Callable[..., Any], randomness: str, args: Sequence[Any]
 ) -> Subject:
     """Return the subject of a call: another one for each class of generators given."""
-    found = [v for v in args if type(v) is not np.ndarray and _is_source(v)]
+    found = args and [v for v in args if type(v) is not np.ndarray and _is_source(v)]
     if not found:
         return subject
     classes = {type(_known(source)).__name__ for source in found}
@@ -191,6 +190,7 @@ def watching(
         watch.look()
         for source in {id(source): source for source in watch.drawn}.values():
             report(error(source), is_sampled=is_sampled)
+        subject.reaches = subject.reaches or watch.reaches
         subject.note_watched()
         return out
 
@@ -295,8 +295,19 @@ def _nothing() -> None:
 
 
 def _distinct(search: ValueSearch) -> list[Any]:
-    known = map(_known, search.found)
-    return list({id(source): source for source in known}.values())
+    found = [*search.found]
+    if search.reads_texts and threading.active_count() == 1:
+        found += _existing()
+    return list({id(source): source for source in map(_known, found)}.values())
+
+
+def _existing() -> list[Any]:
+    """List all generators that exist. It takes 10 ms, and only odd code needs it."""
+    python: Any = sys.modules.get("random")
+    module: Any = sys.modules.get("numpy.random")
+    kinds = [] if python is None else [python.Random]
+    kinds += [] if module is None else [module.Generator, module.RandomState]
+    return [item for item in gc.get_objects() if type(item) in kinds]
 
 
 def _known(source: Any) -> Any:
@@ -320,11 +331,11 @@ def plain_generator(value: Any) -> Any:
 
 
 def _is_source(item: Any) -> bool:
-    if item is None:
-        return False
-    python: Any = sys.modules.get("random")
     # The class is asked for by `type`: a proxy of an object that is gone has no other.
     cls = type(item)
+    if cls in _NO_SOURCES:
+        return False
+    python: Any = sys.modules.get("random")
     if python is not None and (item is python or issubclass(cls, python.Random)):
         return True
     # NumPy imports it at the first use, which takes 10 ms: before, nothing can draw.
@@ -333,6 +344,10 @@ def _is_source(item: Any) -> bool:
         return False
     classes = (module.Generator, module.RandomState, module.BitGenerator)
     return item is module or issubclass(cls, classes)
+
+
+# Classes of most values that a search meets: a third of its time.
+_NO_SOURCES = frozenset((type(None), FunctionType, dict, list, tuple, type))
 
 
 # ---- random operators under vmap ----
@@ -347,88 +362,6 @@ def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
         do="vmap(f, randomness='same') or vmap(f, randomness='different')",
         kind="vmap",
     )
-
-
-class RandomnessMode(Mode):
-    """Handles random operators whose arguments are the same for all rows."""
-
-    kind: ClassVar[RuleKind] = VMAP
-    sees_all = False
-    # Of the class, since most runs of vmap set none of these: that takes 200 ns.
-    alive = True
-    runs_plans = False
-    # Arrays of transforms outside that were written for all rows at once.
-    written: Sequence[ref[Tracer]] = ()
-    # Looks for draws outside of random operators, if this run is watched.
-    watch: DrawWatch | None = None
-
-    def __init__(self, batch: BatchInterpreter) -> None:
-        self.level: int = next_level()
-        self.batch = batch
-        self.outer: Mode | None = current_mode.get()
-
-    def describe(self) -> str:
-        """Return the words for it in messages: those of its vmap."""
-        return self.batch.describe()
-
-    def where(self) -> str:
-        """Return the place of the call of that vmap."""
-        return self.batch.where()
-
-    def see_write(self, box: Tracer) -> None:
-        """Note a write to an array that may come from outside."""
-        if box.interpreter.level < self.batch.level:
-            self.written = [*self.written, ref(box)]
-
-    def check_writes(self) -> None:
-        """Raise if such an array is still there: it was not made inside."""
-        if any(box() is not None for box in self.written):
-            raise VmapError(
-                "an array from outside is written in place inside"
-                f" {self.describe()}, where each row would write it",
-                do="return the value from the function, and write it outside",
-            )
-
-    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        """Run a random operator as `randomness` says."""
-        args = [plain_generator(value) for value in args]
-        if not op.sees_seed:
-            return self._run(op, args)
-        return self._unwatched(lambda: self._run(op, args))
-
-    def draw_rows(self, draw: Callable[[], Any]) -> Any:
-        """Draw for all rows along axis 0, outside of the vmap."""
-        found = run_under(self.outer, self._unwatched, draw)
-        return self.batch.wrap(found, 0)
-
-    def _unwatched(self, draw: Callable[[], Any]) -> Any:
-        """Draw so that the watches of this vmap, and of those around it, allow it."""
-        with ExitStack() as stack:
-            for mode in self._modes():
-                if mode.watch is not None:
-                    stack.enter_context(mode.watch.allowed())
-            return draw()
-
-    def _modes(self) -> Iterator[RandomnessMode]:
-        mode: Mode | None = self
-        while mode is not None:
-            if isinstance(mode, RandomnessMode):
-                yield mode
-            mode = mode.outer
-
-    def _run(self, op: RuleTable, args: Sequence[Any]) -> Any:
-        batch = self.batch
-        if not op.sees_seed or any(
-            batch.dim_of(v) is not None for v in flat(list(args))
-        ):
-            return op.invoke(args)
-        if batch.draws is not None:
-            batch.draws.start(args)()
-            return op.invoke(args)
-        if batch.info.randomness == "error":
-            raise random_error(op, batch)
-        dims = [map_outline(value, lambda _: None) for value in args]
-        return batch.loop(op, args, dims)
 
 
 class Draws:

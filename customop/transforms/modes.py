@@ -99,11 +99,12 @@ class FakeMode(Mode):
     @has_sizes
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
-        values = [map_nested(value, to_fake) for value in args]
-        if len({v.device for v in values if type(v) is FakeArray}) > 1:
+        values = [v if type(v) is FakeArray else map_nested(v, to_fake) for v in args]
+        fakes = [v for v in values if type(v) is FakeArray]
+        if len(fakes) > 1 and len({v.device for v in fakes}) > 1:
             values = _with_numbers_moved(values)
         slots = (*op.array_slots, *op.nested_slots)
-        if any(is_array(v) for slot in slots for v in flat(values[slot])):
+        if fakes or any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)
         # Without an array argument the call would not be dispatched to the fake kernel.
         return _run_fake(op, values)

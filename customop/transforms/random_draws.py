@@ -27,13 +27,13 @@ from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.generators import (
     DrawWatch,
-    RandomnessMode,
     is_generator,
     name_of,
     plain_generator,
     watching,
 )
 from customop.transforms.runs import Subject
+from customop.transforms.vmap_interpreter import RandomnessMode
 
 # Generators of NumPy whose draws are calls of an operator, which transforms can see.
 

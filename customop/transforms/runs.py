@@ -36,26 +36,35 @@ class Subject:
     constants : int
         How many watched runs had a value that depends on no argument, so that no
         backward showed anything.
+    reaches : bool
+        Whether a watched run could reach a generator of random numbers, or wrote an array
+        from outside. Another run may draw where that one did not: all runs are watched.
     """
 
-    __slots__ = ("constants", "is_bare", "parts", "was_watched")
+    __slots__ = ("constants", "is_bare", "parts", "reaches", "was_watched")
 
     def __init__(self, parts: Sequence[Any]) -> None:
         # They must live as long as their identities are in use.
         self.parts: Sequence[Any] = parts
         self.is_bare: bool = False
         self.was_watched: bool = False
+        self.reaches: bool = False
         self.constants: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether further runs would show nothing that no watched run has shown."""
+        return self.was_watched and not self.reaches
 
     @property
     def is_sampled(self) -> bool:
         """Return whether only some of its runs are watched now, chosen at random."""
-        return self.was_watched and config.checks == "first"
+        return self.is_known and config.checks == "first"
 
     def note_watched(self) -> None:
         """Note that a watched run has reached its end."""
         self.was_watched = True
-        self.is_bare = config.checks == "first" and not config.sample_checks
+        self.is_bare = self.is_sampled and not config.sample_checks
 
     def note_constant(self) -> None:
         """Note that a watched run had a constant value."""
@@ -130,9 +139,11 @@ def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
         _add(key, parts, [fn])
         return _subject(tuple(key), parts)
     code = fn.__code__
-    # Not what inner functions name, which would take long.
-    found = map(fn.__globals__.get, all_names_in(code)[1])
-    held = [value for value in found if type(value) not in _QUIET]
+    held: list[Any] = []
+    if "watched_as" not in fn.__dict__:  # else its globals are the package's
+        # Not what inner functions name, which would take long.
+        found = map(fn.__globals__.get, all_names_in(code)[1])
+        held = [value for value in found if type(value) not in _QUIET]
     if fn.__closure__ is not None or fn.__defaults__ or fn.__kwdefaults__:
         held += _held(fn)
     if not held:  # the usual case
@@ -168,6 +179,8 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
             waiting += _inside_container(item)
             continue
         elif (wrapped := _wrapped(item)) is not None:
+            # It may run the function in another way. Its class may be made anew.
+            key.append(kind.__qualname__)
             waiting.append(wrapped)
             continue
         else:
@@ -180,9 +193,7 @@ def _add(key: list[Any], parts: list[Any], waiting: list[Any]) -> None:
 def _held(fn: FunctionType) -> list[Any]:
     """List what a function holds: its closure, but for numbers, and its defaults."""
     if "watched_as" in fn.__dict__:
-        return [
-            fn.__dict__["watched_as"]
-        ]  # the user's: what else it holds is the package's own
+        return [fn.__dict__["watched_as"]]  # of the user: all else is the package's
     found = []
     for cell in fn.__closure__ or ():
         try:
@@ -199,7 +210,7 @@ def _held(fn: FunctionType) -> list[Any]:
 
 
 def _inside(item: Any) -> Sequence[Any]:
-    """List what a partial holds, and the functions in a container or an object."""
+    """List what a partial holds, and the objects in a container or an object."""
     if isinstance(item, partial):
         return (item.func, *item.args, *item.keywords.values())
     found = [*_inside_container(item)] if isinstance(item, _SOME_CONTAINER) else []
@@ -208,11 +219,11 @@ def _inside(item: Any) -> Sequence[Any]:
 
 
 def _inside_container(item: Any) -> Sequence[Any]:
-    """List the functions and containers in a container."""
+    """List the objects in a container: a generator in one may be None in another."""
     values = [*item.values()] if isinstance(item, dict) else item
     if not values or (type(values[0]) in _NUMBERS and values is item):
         return ()  # a list of numbers may be long
-    return [v for v in values if callable(v) or type(v) in _CONTAINERS]
+    return [v for v in values if type(v) not in _PLAIN]
 
 
 def _wrapped(item: Any) -> Any:
@@ -223,17 +234,14 @@ def _wrapped(item: Any) -> Any:
     return own.get("__wrapped__") if isinstance(own, dict) else None
 
 
-def _functions(items: Sequence[Any]) -> Sequence[Any]:
-    """Return the items, or nothing for a list of numbers, which may be long."""
-    return items if items and type(items[0]) not in _NUMBERS else ()
-
-
 # Classes of values that are known by what they are; of those that tell no functions apart;
 # and of objects that are one subject only with themselves.
 _TEXTS = frozenset((str, bool, type(None)))
 _NUMBERS = frozenset(
     (int, float, complex, bytes, np.ndarray, np.float64, type(sys), *ProxyTypes)
 )
+# Values in containers that tell no functions apart.
+_PLAIN = _NUMBERS | _TEXTS
 # Globals that tell no functions apart; None is one that is missing.
 _QUIET = _NUMBERS | {type(None)}
 _ITSELF = frozenset((BuiltinFunctionType, np.ufunc, type))

@@ -256,6 +256,17 @@ def _put_back(swaps: _Swaps) -> None:
 
 # ---- inputs ----
 
+
+def registration_of(value: Any) -> str:
+    """Return the call that registers the class of a dataclass; empty for other values."""
+    cls = type(value)
+    found = flatten(value)[0]
+    is_leaf = len(found) == 1 and found[0] is value
+    if not hasattr(cls, "__dataclass_fields__") or not is_leaf:
+        return ""
+    return f"put @customop.register_dataclass above class {cls.__name__}"
+
+
 # Takes a structure and the number of a leaf; returns the place of the leaf in words.
 Place: TypeAlias = Callable[[Structure, int], str]
 
@@ -281,7 +292,8 @@ def as_input(
         raise GradientError(
             f"{_named(what, number, structure, place)} must be an array of floats, got"
             f" {show(value)}",
-            do=f"pass {wanted}, and bind other arguments: lambda x: f(x, n)",
+            do=registration_of(value)
+            or f"pass {wanted}, and bind other arguments: lambda x: f(x, n)",
         )
     cls = type(value)
     if has_own_rules(cls):

@@ -14,12 +14,13 @@ from customop.arrays.kinds import check_own_rules, is_array
 from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.core.interpreter import current_mode, explain_read_only, given_by_name
+from customop.core.table import RuleTable
 from customop.core.tracer import frozen
 from customop.errors import VmapError, check_function
 from customop.later import later
+from customop.synonyms import takes_names_of_others
 from customop.transforms.generators import (
     Draws,
-    RandomnessMode,
     draw_subject,
     restored,
     sources,
@@ -27,8 +28,18 @@ from customop.transforms.generators import (
     subject_with,
     watched,
 )
-from customop.transforms.values import NeedsCarrier, carried, check_carried, read_only
-from customop.transforms.vmap_interpreter import BatchInterpreter, BatchTracer
+from customop.transforms.values import (
+    NeedsCarrier,
+    carried,
+    check_carried,
+    read_only,
+    registration_of,
+)
+from customop.transforms.vmap_interpreter import (
+    BatchInterpreter,
+    BatchTracer,
+    RandomnessMode,
+)
 
 random_draws: ModuleType = later(import_module, "customop.transforms.random_draws")
 
@@ -38,6 +49,7 @@ R = TypeVar("R")
 _RANDOMNESS = ("error", "same", "different")
 
 
+@takes_names_of_others(in_axes="in_dims", out_axes="out_dims")
 def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,
@@ -67,7 +79,8 @@ def vmap(
         for each row: one draw for all rows, then the next one. Other draws of NumPy and
         Python are one for all rows. Without ``"same"`` they are an error where the first
         run of `fn` draws: from ``np.random``, from a generator that it can reach, also
-        through other functions and objects, or from one that it makes without a seed.
+        through other functions and objects, or from one that it makes without a seed. If
+        it can reach a generator, its later runs are watched, too.
     chunk_size : int, optional
         Rows to run at a time, to save memory; all by default.
 
@@ -90,6 +103,22 @@ def vmap(
     >>> x = np.arange(6.0).reshape(2, 3)
     >>> co.vmap(np.dot)(x, x)
     array([ 5., 50.])
+
+    Rows on another axis, and an argument that is the same for all rows:
+
+    >>> co.vmap(np.dot, in_dims=(1, None))(x, np.array([1.0, 10.0]))
+    array([30., 41., 52.])
+    >>> co.vmap(lambda p, k: p["x"] * k, in_dims=({"x": 0}, None))({"x": x}, 2.0).shape
+    (2, 3)
+
+    Two rows at a time, and random numbers of each row:
+
+    >>> co.vmap(np.sum, chunk_size=2)(np.ones((5, 3)))
+    array([3., 3., 3., 3., 3.])
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="different")
+    >>> bool(noisy(np.zeros(2))[0] == noisy(np.zeros(2))[1])
+    False
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
@@ -98,24 +127,27 @@ def vmap(
     watch = random_draws.watched_between if is_different else watched
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
     is_short = is_short and chunk_size is None
+    turns = not isinstance(fn, RuleTable)  # an operator gets the array itself
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
         run: Any = random_draws.drawing_rows(fn) if is_different else fn
-        now = subject
-        if now is not None and (kwargs or len(args) > 1):
-            now = subject_with(now, fn, randomness, (*args, *kwargs.values()))
-        if now is not None and not now.is_bare:
-            run = watch(run, now, name)
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]
-            if type(x) is np.ndarray and x.ndim:
+            if type(x) is np.ndarray and x.ndim and x.flags.c_contiguous:
+                if subject is not None and not subject.is_bare:
+                    run = watch(run, subject, name)
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
                 return _run_one(run, batch, x, name)  # type: ignore[no-any-return]  # as fn
         leaves: Sequence[Any] = args
         structure = None
         dims = None if kwargs else _plain_axes(in_dims, args)
+        if subject is not None:
+            # A generator may be among the arguments that are not all plain arrays.
+            others = (*args, *kwargs.values()) if dims is None else ()
+            now = subject_with(subject, fn, randomness, others)
+            run = run if now.is_bare else watch(run, now, name)
         if dims is None:
             try:
                 leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
@@ -124,6 +156,7 @@ def vmap(
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
+            batch.turns = turns
             return _run(run, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
         chunks = []
         states = states_of(sources(fn, leaves)) if is_same else ()
@@ -132,6 +165,7 @@ def vmap(
             count = min(chunk_size, size - start)
             again = None if draws is None else draws.again()
             batch = BatchInterpreter(count, randomness, again)
+            batch.turns = turns
             with restored(states if start else ()):
                 chunks.append(_run(run, batch, part, dims, structure, out_dims, name))
         return _join(chunks, out_dims)  # type: ignore[no-any-return]  # as fn
@@ -230,7 +264,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
     if not is_array(leaf):
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
-            do="use None in in_dims for it",
+            do=registration_of(leaf) or "use None in in_dims for it",
         )
     check_own_rules(leaf, f"vmap of {name}: an argument", VmapError)
     rank = len(leaf.shape)
@@ -284,9 +318,9 @@ def _run(
         batch.inputs = leaves
     # The same as `with batch, RandomnessMode(batch)` without four frames: 1.3 us of 6.
     mode = RandomnessMode(batch)
-    before = current_mode.get()
+    token = None
     try:
-        current_mode.set(mode)
+        token = current_mode.set(mode)
         if structure is None:
             out = fn(*rows)
         else:
@@ -294,10 +328,7 @@ def _run(
             out = fn(*args, **kwargs)
         # The results are unwrapped while the transform is alive.
         found = _outputs(batch, name, out, out_dims)
-    except TypeError as error:
-        batch.raise_refused(error)
-        raise
-    except ValueError as error:
+    except Exception as error:
         batch.raise_refused(error)
         plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
         given = (plain, {}) if structure is None else unflatten(structure, plain)
@@ -309,7 +340,10 @@ def _run(
             mode.check_writes()
         return found
     finally:
-        current_mode.set(before)
+        if token is None:  # an interrupt came in between
+            current_mode.set(mode.outer)
+        else:  # a third less
+            current_mode.reset(token)
         batch.end()
 
 
@@ -321,19 +355,16 @@ def _run_one(
     row = BatchTracer(batch, x, 0)
     row.box_origin = x
     mode = RandomnessMode(batch)
-    before = current_mode.get()
+    token = None
     try:
-        current_mode.set(mode)
+        token = current_mode.set(mode)
         out = fn(row)
         if type(out) is BatchTracer and out.interpreter is batch and out.dim == 0:
             found = out.below
             found = found if type(found) is np.ndarray else frozen(found)
         else:
             found = _outputs(batch, name, out, 0)
-    except TypeError as error:
-        batch.raise_refused(error)
-        raise
-    except ValueError as error:
+    except Exception as error:
         batch.raise_refused(error)
         _explain_read_only(error, batch, (0,), {})
         raise
@@ -343,16 +374,21 @@ def _run_one(
             mode.check_writes()
         return found
     finally:
-        current_mode.set(before)
+        if token is None:  # an interrupt came in between
+            current_mode.set(mode.outer)
+        else:  # a third less
+            current_mode.reset(token)
         batch.alive = batch.runs_plans = False
         if batch.written_inputs:
             batch.end()
 
 
 def _explain_read_only(
-    error: ValueError, batch: BatchInterpreter, args: Any, kwargs: Any
+    error: Exception, batch: BatchInterpreter, args: Any, kwargs: Any
 ) -> None:
     """Add to NumPy's error for a write which arguments are the same for all rows."""
+    if type(error) is not ValueError:
+        return
     given = given_by_name(batch.fn, args, kwargs).items()
     names = [n for n, value in given if any(map(is_array, flatten(value)[0]))]
     explain_read_only(error, batch.describe(), names, "batch it too, with in_dims")
@@ -360,7 +396,9 @@ def _explain_read_only(
 
 def _row_of(batch: BatchInterpreter, value: Any, dim: int) -> BatchTracer:
     is_plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
-    tracer = BatchTracer(batch, value if is_plain else frozen(value), dim)
+    below = value if is_plain else frozen(value)
+    below = batch.turn(below, dim) if batch.turns else below
+    tracer = BatchTracer(batch, below, dim)
     tracer.box_origin = value
     return tracer
 
@@ -394,7 +432,8 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
     if not is_array(leaf) and not isinstance(leaf, int | float | complex):
         raise VmapError(
             f"vmap of {name}: returned {show(leaf)}, must be arrays",
-            do="return arrays, or out_dims=None for that result",
+            do=registration_of(leaf)
+            or "return arrays, or out_dims=None for that result",
         )
     rank = len(getattr(leaf, "shape", ())) + 1
     if type(dim) is not int or not -rank <= dim < rank:

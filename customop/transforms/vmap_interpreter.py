@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial, wraps
 from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 
+from customop.arrays.array import strides_of
 from customop.arrays.array_methods import ARITHMETIC, COMPARISONS, SIGNS
 from customop.arrays.fake import FakeArray, fake_like
-from customop.arrays.kinds import CPU, at_home, device_of, is_array
+from customop.arrays.kinds import CPU, at_home, device_of, is_array, is_traced
 from customop.arrays.nested import (
     aligned,
     children,
@@ -19,6 +22,7 @@ from customop.arrays.nested import (
     like,
     map_beside,
     map_nested,
+    map_outline,
     show,
 )
 from customop.arrays.numpy_functions import (
@@ -30,23 +34,41 @@ from customop.arrays.numpy_functions import (
 )
 from customop.arrays.refusals import refuse_setting
 from customop.config import config
-from customop.core.batch_rows import Uneven, align, run_rows, stack_rows, warn_slow
+from customop.core.batch_rows import (
+    Uneven,
+    align,
+    outermost,
+    run_rows,
+    stack_rows,
+    warn_slow,
+)
 from customop.core.builtin_kinds import VMAP
 from customop.core.codegen import NUMBERS
 from customop.core.contract import VMAP_RULE, check_returns, check_shapes
 from customop.core.dispatch import find_kernel
-from customop.core.interpreter import Interpreter, current_mode, next_level
+from customop.core.interpreter import (
+    Interpreter,
+    Mode,
+    current_mode,
+    next_level,
+    run_under,
+)
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_makers import AxisRule, constants_key, fixed
 from customop.core.rule_types import BatchInfo
 from customop.core.table import FastKernel, Plans, RuleTable
-from customop.core.tracer import Tracer
+from customop.core.tracer import Pinned, Tracer, strides_of_box, strides_sources
 from customop.errors import ContractError, DataDependentError, VmapError, place
 from customop.schema.tags import Tag
 from customop.schema.types import ArrayType
 from customop.shapes.sizes import number_classes
-from customop.transforms.generators import Draws, random_error
+from customop.transforms.generators import (
+    Draws,
+    DrawWatch,
+    plain_generator,
+    random_error,
+)
 from customop.transforms.plan_writer import (
     Plan,
     PlanWriter,
@@ -83,13 +105,13 @@ class BatchTracer(Tracer):
         """Return the strides of one row, from those of the batch."""
         return (*strides[: self.dim], *strides[self.dim + 1 :])
 
-    def _refused(self, asked: str, instead: str) -> DataDependentError:
+    def _refused(self, asked: str, do: str) -> DataDependentError:
         size = self.below.shape[self.dim]
         return DataDependentError(
             f"{asked} {describe(self)}, a row of {size} of {self.interpreter.describe()}",
             self.interpreter.where(),
             "each row may have another value",
-            do=f"use {instead}",
+            do=do,
         )
 
 
@@ -115,6 +137,18 @@ class BatchInterpreter(Interpreter):
         self.info: BatchInfo = _new_tuple(BatchInfo, (size, randomness))
         self.draws = draws
 
+    # Whether inputs are copied where the batch axis is not the slowest in memory.
+    turns = True
+    # These copies, with the inputs.
+    turned: Sequence[tuple[Any, Any]] = ()
+
+    def turn(self, value: Any, dim: int) -> Any:
+        """Return an input with its batch axis as the slowest in memory."""
+        found = outermost(value, dim)
+        if found is not value:
+            self.turned = [*self.turned, (found, value)]
+        return found
+
     def dim_of(self, value: Any) -> int | None:
         """Return the batch axis of a value, or None if it is the same for all rows."""
         if isinstance(value, BatchTracer) and value.interpreter is self:
@@ -139,6 +173,19 @@ class BatchInterpreter(Interpreter):
         values, dims = unpacked(self, op, args, self.dim_of)
         if op.schema.written:
             self._check_writes(op, values, dims)
+            out = self._called(op, args, values, dims)
+            for copy, value in self.turned:
+                value[...] = copy
+            return out
+        return self._called(op, args, values, dims)
+
+    def _called(
+        self,
+        op: RuleTable,
+        args: Sequence[Any],
+        values: Sequence[Any],
+        dims: Sequence[Any],
+    ) -> Any:
         if op.sees_seed and self.info.randomness == "error":
             raise random_error(op, self)
         rule = op.find_rule(VMAP)
@@ -248,7 +295,9 @@ class BatchInterpreter(Interpreter):
             out, out_dims = stack_rows(rows)
         except Uneven as why:
             raise self._uneven(op, str(why)) from None
-        return map_beside(out, out_dims, self._row_of)
+        made = map_beside(out, out_dims, self._row_of)
+        map_beside(made, rows[0], _lie_as)
+        return made
 
     def _row_of(self, value: Any, dim: int | None) -> Any:
         return value if dim is None else BatchTracer(self, value, dim)
@@ -305,6 +354,17 @@ def _some(dim: Any) -> bool:
     return any(d is not None for d in flat(dim))
 
 
+def _lie_as(tracer: Any, first: Any) -> None:
+    """Let a result lie in memory as that of the first row, which decides what is a view."""
+    if not isinstance(tracer, BatchTracer) or not tracer.shape:
+        return
+    own, wanted = strides_of_box(tracer), strides_of(first)
+    if is_traced(first):
+        wanted = strides_of_box(first)
+    if own != wanted:
+        tracer.box_place = Pinned(wanted, strides_sources(first))
+
+
 def _fake_row(value: Any, dim: int | None) -> Any:
     if not is_array(value):
         return value
@@ -312,6 +372,91 @@ def _fake_row(value: Any, dim: int | None) -> Any:
     return fake_like(
         value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :]
     )
+
+
+# ---- random operators ----
+
+
+class RandomnessMode(Mode):
+    """Handles random operators whose arguments are the same for all rows."""
+
+    kind: ClassVar[RuleKind] = VMAP
+    sees_all = False
+    # Of the class, since most runs of vmap set none of these: that takes 200 ns.
+    alive = True
+    runs_plans = False
+    # Arrays of transforms outside that were written for all rows at once.
+    written: Sequence[ref[Tracer]] = ()
+    # Looks for draws outside of random operators, if this run is watched.
+    watch: DrawWatch | None = None
+
+    def __init__(self, batch: BatchInterpreter) -> None:
+        self.level: int = next_level()
+        self.batch = batch
+        self.outer: Mode | None = current_mode.get()
+
+    def describe(self) -> str:
+        """Return the words for it in messages: those of its vmap."""
+        return self.batch.describe()
+
+    def where(self) -> str:
+        """Return the place of the call of that vmap."""
+        return self.batch.where()
+
+    def see_write(self, box: Tracer) -> None:
+        """Note a write to an array that may come from outside."""
+        if box.interpreter.level < self.batch.level:
+            self.written = [*self.written, ref(box)]
+
+    def check_writes(self) -> None:
+        """Raise if such an array is still there: it was not made inside."""
+        if any(box() is not None for box in self.written):
+            raise VmapError(
+                "an array from outside is written in place inside"
+                f" {self.describe()}, where each row would write it",
+                do="return the value from the function, and write it outside",
+            )
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run a random operator as `randomness` says."""
+        args = [plain_generator(value) for value in args]
+        if not op.sees_seed:
+            return self._run(op, args)
+        return self._unwatched(lambda: self._run(op, args))
+
+    def draw_rows(self, draw: Callable[[], Any]) -> Any:
+        """Draw for all rows along axis 0, outside of the vmap."""
+        found = run_under(self.outer, self._unwatched, draw)
+        return self.batch.wrap(found, 0)
+
+    def _unwatched(self, draw: Callable[[], Any]) -> Any:
+        """Draw so that the watches of this vmap, and of those around it, allow it."""
+        with ExitStack() as stack:
+            for mode in self._modes():
+                if mode.watch is not None:
+                    stack.enter_context(mode.watch.allowed())
+            return draw()
+
+    def _modes(self) -> Iterator[RandomnessMode]:
+        mode: Mode | None = self
+        while mode is not None:
+            if isinstance(mode, RandomnessMode):
+                yield mode
+            mode = mode.outer
+
+    def _run(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        batch = self.batch
+        if not op.sees_seed or any(
+            batch.dim_of(v) is not None for v in flat(list(args))
+        ):
+            return op.invoke(args)
+        if batch.draws is not None:
+            batch.draws.start(args)()
+            return op.invoke(args)
+        if batch.info.randomness == "error":
+            raise random_error(op, batch)
+        dims = [map_outline(value, lambda _: None) for value in args]
+        return batch.loop(op, args, dims)
 
 
 # ---- plans of operators with a rule, as generated code ----

@@ -26,9 +26,10 @@ extensions = [
     "numpydoc",
     "sphinx_design",
     "sphinx_copybutton",
+    "sphinx_codeautolink",
     "extension",
 ]
-exclude_patterns = ["extension"]
+exclude_patterns = ["extension", "templates"]
 
 # ---- Markdown ----
 
@@ -48,6 +49,14 @@ DEFAULT_LINKS.clear()
 # Where torch is not installed, which is large, its page has what the docstrings say.
 autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
 
+# ---- names in code lead to the reference ----
+
+codeautolink_concat_default = True  # the blocks of a page are one program
+codeautolink_warn_on_missing_inventory = False
+codeautolink_warn_on_failed_resolve = False
+# Flags of doctests are in the source of a block, and not on its page.
+suppress_warnings = ["codeautolink.match_block"]
+
 # ---- looks: nothing comes from the network ----
 
 html_theme = "furo"
@@ -63,6 +72,7 @@ html_theme_options = {
         "color-brand-visited": "#6fd0ac",
     },
 }
+templates_path = ["templates"]  # the page of the search
 html_static_path = ["static"]
 html_logo = html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]

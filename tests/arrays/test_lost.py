@@ -60,8 +60,11 @@ def test_a_value_for_a_plain_array(run: str, target: str, tmp_path: Path) -> Non
     with pytest.raises(co.DataDependentError) as caught:
         RUNS[run](store)
     assert caught.value.what.startswith("out[key] = value, with a plain array out, is")
-    for name in ("np.stack", "np.zeros_like(x)", "np.zeros(n, like=x)"):
-        assert name in caught.value.do
+    # Only a usual array of numbers has a copy that takes traced values.
+    do = "use np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros"
+    if target not in ("i4,f8", "masked", "memmap"):
+        do = "write new = np.array(out, like=x), and new in place of out in the line out[0]"
+    assert caught.value.do.startswith(do)
     assert caught.value.__cause__ is None
     lines = [f.line for f in traceback.extract_tb(caught.value.__traceback__)]
     assert "out[0] = x[0]" in lines
@@ -145,7 +148,7 @@ def test_a_variable() -> None:
         out[0] = x[0]
     cause = caught.value.__cause__
     assert isinstance(cause, co.DataDependentError)
-    assert "np.zeros_like(x)" in cause.do
+    assert cause.do.startswith("write out = np.array(out, like=x) before the line")
 
 
 def test_other_ways_to_lose_a_value() -> None:
@@ -158,7 +161,9 @@ def test_other_ways_to_lose_a_value() -> None:
 
     with pytest.raises(co.DataDependentError, match=r"float\(\) of") as caught:
         co.grad(fn)(X)
-    assert "np.sin in place of math.sin" in caught.value.do
+    assert caught.value.do == (
+        "write x[0] in place of float(x[0]), or stop_gradient(x) for the value alone"
+    )
     with pytest.raises(co.DataDependentError, match="an index"):
         co.vmap(lambda i: operator.setitem([0.0, 1.0], i, 1.0))(np.array([0, 1]))
 

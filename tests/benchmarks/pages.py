@@ -1,8 +1,10 @@
-"""Put the figures of a stored run into the pages that show them.
+"""Put the figures of the stored runs into the pages that show them.
 
-``python tests/benchmarks --update`` on a quiet machine measures everything, stores the run
-as `examples/guide/benchmarks.json`, and renews these pages. ``python tests/benchmarks/pages.py``
-only does the last step. The site draws its plots from the same file.
+``python tests/benchmarks --update`` on a quiet machine measures single calls, stores the run
+as `examples/guide/benchmarks.json`, and renews these pages. ``python
+tests/benchmarks/comparison.py --update`` does so with whole programs and `programs.json`.
+``python tests/benchmarks/pages.py`` only does the last step. The site draws its plots from
+the same files.
 """
 
 from __future__ import annotations
@@ -14,14 +16,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 if __package__:
+    from tests.benchmarks import programs_run
+    from tests.benchmarks.programs_run import ProgramRun
     from tests.benchmarks.table import Run, as_markdown, read_json
-else:
-    from table import Run, as_markdown, read_json  # python tests/benchmarks
+else:  # python tests/benchmarks
+    import programs_run
+    from programs_run import ProgramRun
+    from table import Run, as_markdown, read_json
 
-__all__ = ["PAGES", "RUN", "update"]
+__all__ = ["PAGES", "PROGRAMS", "RUN", "Stored", "stored", "update"]
 
 _ROOT = Path(__file__).parents[2]
 RUN = _ROOT / "examples/guide/benchmarks.json"
+PROGRAMS = _ROOT / "examples/guide/programs.json"
+
+
+class Stored(NamedTuple):
+    """The stored runs: of single calls, and of whole programs."""
+
+    run: Run
+    programs: ProgramRun
 
 
 class Comparison(NamedTuple):
@@ -32,6 +46,20 @@ class Comparison(NamedTuple):
     jax: Mapping[str, str] = {}
     autograd: Mapping[str, str] = {}
 
+
+# Programs of the front pages.
+SHOWN = (
+    "RNN, 50 steps",
+    "VAE step, 128 rows",
+    "attention, 16 x 16, 32 bits",
+    "per-sample gradients, 256",
+    "ODE, 25 steps unrolled",
+    "Kalman filter, scan of 100",
+    "Navier-Stokes, 64 x 64",
+    "HMC, 64 chains",
+    "Gaussian process, 200",
+    "Sinkhorn, 100 iterations",
+)
 
 # In the cell of a library: the name of the timing -> the words before it.
 _COMPARISONS = {
@@ -96,12 +124,12 @@ def _measured(run: Run) -> str:
     ]
     slices = timings(run, f"{start}slices")
     words = (
-        "It is not faster everywhere: gradients of plain NumPy code take"
+        "Gradients of plain NumPy code that is not compiled take"
         f" {min(rows):.1f} to {max(rows):.1f} of the time with HIPS autograd, and code full of"
         f" slices {slices['ours'] / slices['torch']:.2f} times the time of eager torch."
         f" Measured on {run.date}, each beside its peers in one run: {run.machine}"
     )
-    return textwrap.fill(words, 100, break_on_hyphens=False) + "\n"
+    return _filled(words)
 
 
 def _between(mark: str, text: str, new: str) -> str:
@@ -114,33 +142,59 @@ def _between(mark: str, text: str, new: str) -> str:
     return before + start + new + end + after
 
 
-def _costs(run: Run, text: str) -> str:
-    return _between("benchmarks", text, as_markdown(run))
+def _programs(runs: Stored) -> str:
+    """The programs that the front pages show, and where others are faster."""
+    run = runs.programs
+    table = programs_run.later_calls(run, SHOWN)
+    return f"{table}\n{_filled(programs_run.in_words(run, 4))}"
 
 
-def _compared(run: Run, text: str) -> str:
+def _filled(words: str) -> str:
+    return textwrap.fill(words, 100, break_on_hyphens=False) + "\n"
+
+
+def _costs(runs: Stored, text: str) -> str:
+    run = runs.programs
+    text = _between("benchmarks", text, as_markdown(runs.run))
+    text = _between("later", text, programs_run.later_calls(run))
+    text = _between("words", text, _filled(programs_run.in_words(run)))
+    text = _between("ratios", text, programs_run.ratios(run))
+    return _between("first", text, programs_run.first_calls(run))
+
+
+def _compared(runs: Stored, text: str) -> str:
     for label in _COMPARISONS:
         line = rf"^\| {re.escape(label)} \|.*$"
-        text, count = re.subn(line, _comparison(run, label), text, flags=re.MULTILINE)
+        new = _comparison(runs.run, label)
+        text, count = re.subn(line, new, text, flags=re.MULTILINE)
         if count != 1:
             raise ValueError(f"the page has {count} rows '{label}'")
-    return _between("measured", text, _measured(run))
+    text = _between("programs", text, _programs(runs))
+    return _between("measured", text, _measured(runs.run))
 
 
-# Page -> what makes its text of a run and its text of before.
-PAGES: dict[str, Callable[[Run, str], str]] = {
+# Page -> what makes its text of the runs and its text of before.
+PAGES: dict[str, Callable[[Stored, str], str]] = {
     "examples/guide/costs.md": _costs,
     "README.md": _compared,
     "examples/site/index.md": _compared,
 }
 
 
+def stored() -> Stored:
+    """The runs that lie beside the guide."""
+    return Stored(
+        read_json(RUN.read_text(encoding="utf-8")),
+        programs_run.read_json(PROGRAMS.read_text(encoding="utf-8")),
+    )
+
+
 def update() -> None:
     """Renew the figures of all pages."""
-    run = read_json(RUN.read_text(encoding="utf-8"))
+    runs = stored()
     for name, renewed in PAGES.items():
         path = _ROOT / name
-        path.write_text(renewed(run, path.read_text("utf-8")), encoding="utf-8")
+        path.write_text(renewed(runs, path.read_text("utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +24,9 @@ __all__ = [
     "over",
     "ratio",
     "read_json",
+    "show_time",
     "this_run",
+    "today",
 ]
 
 _HEAD = ("what", "ours", "against", "measured", "budget", "met", "others")
@@ -119,6 +121,15 @@ class Row:
         cells = (self.what, self._show(self.ours), against, measured)
         return (*cells, budget, self.met, others)
 
+    def beside(self, peers: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
+        """A line for each peer, with the ratio to it; the first line names the row."""
+        head = (self.what, self._show(self.ours))
+        for name, value in peers.items():
+            yield (*head, name, self._show(value), f"{self.ours / value:.2g}")
+            head = ("", "")
+        if not peers:
+            yield (*head, "", "", "")
+
     def _show(self, value: float) -> str:
         return show_time(value) if self.unit == "s" else f"{value / 1e6:.3g} MB"
 
@@ -152,13 +163,24 @@ class Run(NamedTuple):
 
 def this_run(rows: Iterable[Row]) -> Run:
     """The run that ends now, on this machine."""
-    today = dt.datetime.now(dt.UTC).date()
-    return Run(today.isoformat(), machine(), list(rows))
+    return Run(today(), machine(), list(rows))
+
+
+def today() -> str:
+    """The date of a run that ends now."""
+    return dt.datetime.now(dt.UTC).date().isoformat()
 
 
 def as_markdown(run: Run) -> str:
-    """The table, the machine and the date, as Markdown."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in run.rows)]
+    """Ours and each peer with the ratio, the machine and the date, as Markdown."""
+    found: dict[str, tuple[Row, dict[str, float]]] = {}
+    for row in run.rows:
+        _, peers = found.setdefault(row.what, (row, {}))
+        peers |= {} if row.other is None else {row.limit.against: row.other}
+        peers |= row.others
+    lines = [("what", "ours", "peer", "its time", "ours / peer"), ("---",) * 5]
+    for row, peers in found.values():
+        lines += row.beside(peers)
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"{table}\n\n{run.machine}\nMeasured on {run.date}.\n"
 

@@ -222,7 +222,7 @@ def test_rows_are_read_only() -> None:
     (note,) = caught.value.__notes__
     assert note == (
         "inside scan of body 'x' is read-only, as a write would change it outside\n"
-        "  do: write to a copy, x = x.copy(); or put it in the carry"
+        "  do: write x = x * 2 in place of x *= 2; or put it in the carry"
     )
 
 

@@ -18,6 +18,7 @@ import customop as co
 from customop.config import Config
 from customop.core.contract import last_write
 from tests.strict_arrays import KIND, StrictArray, to_strict
+from tests.tiers import exhaustive
 
 X = np.array([1.0, 2.0, 3.0])
 FOUND = "  found by a sampled check: config.sample_checks = 1.0\n"
@@ -171,7 +172,7 @@ def test_all(path: tuple[Watched, Callable[[], Any]]) -> None:
     assert watched.proofs == 20
 
 
-@pytest.mark.parametrize("share", [0.02, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0.02, marks=exhaustive), 0.5])
 def test_the_share_of_calls(
     path: tuple[Watched, Callable[[], Any]], share: float
 ) -> None:
@@ -752,5 +753,5 @@ def test_repr_shows_all_settings(settings: Config) -> None:
     assert repr(settings) == (
         "config(checks='first', aliasing='error', sample_checks=0.5, sample_seed=3,"
         " on_failure='warn', check_nans=False,"
-        " compile_threads=None)"
+        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824)"
     )

@@ -53,7 +53,7 @@ CALLS: dict[str, Row] = {
     "float for an int": refused("n", 2.5, "expects int, got float 2.5", "pass an int, or declare n: float"),
     "string for an int": refused("n", "a", "expects int, got str 'a'", "pass a value of type int"),
     "None for an int": refused("n", None, "expects int, got None", "pass a value, or annotate n with '... | None'"),
-    "array for an int": refused("n", X, "expects int, got ndarray of shape (2,)", "pass a Python number, or declare n: Array"),
+    "array for an int": refused("n", X, "expects int, got ndarray of shape (2,)", "pass a Python number, or annotate n: np.ndarray | int"),
     "two for a bool": refused("b", 2, "expects bool, got int 2", "pass a value of type bool"),
     "number for a string": refused("s", 3, "expects str, got int 3", "pass a value of type str"),
     "string for a number": refused("c", "1", "expects Scalar, got str '1'", "pass a value of type Scalar"),

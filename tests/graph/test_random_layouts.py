@@ -90,6 +90,9 @@ STEPS: list[Callable[[Any], Any]] = [
     lambda v: v.copy("K"),
     lambda v: v * 1.5,
     lambda v: np.concatenate([v, v]),
+    lambda v: np.stack([v, v + 1.0]),
+    lambda v: v.astype(float, order="F"),
+    lambda v: v[None] * np.array([1.0, 2.0]).reshape(2, *[1] * v.ndim),
 ]
 
 
@@ -110,8 +113,8 @@ def _double(v: Any) -> None:
 
 
 WRITES: list[Callable[[Any], None]] = [_add, _write_first, _write_last, _double]
-# Reversed results that a branch writes become packed in graphs of make_fx, which are not
-# told how the written array lay.
+# Where a fake kernel does not say that a result is reversed, a branch that writes it does
+# not know how it lies, and the program outside of the branch does not, either.
 FORWARD = [op for op in OPERATORS if "reversed" not in op.name]
 
 
@@ -170,6 +173,14 @@ def _batched(program: Program, x: Array, layout: Layout) -> Ran:
     return found, [np.stack(values) for values in zip(*wanted, strict=True)]
 
 
+def _batched_last(program: Program, x: Array, layout: Layout) -> Ran:
+    """The rows lie next to each other in memory, element by element."""
+    rows = np.stack([x, x + 1.0, x * 2.0], axis=-1)
+    found = co.vmap(program, in_dims=-1)(rows)
+    wanted = [program(row) for row in np.moveaxis(rows, -1, 0)]
+    return found, [np.stack(values) for values in zip(*wanted, strict=True)]
+
+
 def _scanned(program: Program, x: Array, layout: Layout) -> Ran:
     rows = layout(np.stack([x, x + 1.0, x * 2.0]))
 
@@ -206,6 +217,7 @@ WAYS: dict[str, Callable[..., Ran]] = {
     "compile": _compiled,
     "jvp": _pushed,
     "vmap": _batched,
+    "vmap, last axis": _batched_last,
     "scan": _scanned,
     "cond": _branched,
 }

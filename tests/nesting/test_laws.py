@@ -335,7 +335,9 @@ def test_python_may_not_branch_under_vmap() -> None:
         co.vmap(lambda x: x if x > 0 else -x)(np.array([1.0, -1.0]))
 
     assert "each row may have another value" in str(caught.value)
-    assert "np.where(mask, a, b) in place of a branch" in str(caught.value)
+    assert "write np.where(x > 0, x, -x) in place of x if x > 0 else -x" in str(
+        caught.value
+    )
 
 
 def test_a_tracer_is_no_ndarray() -> None:

@@ -210,13 +210,13 @@ def parameters_of(function: Any) -> list[inspect.Parameter]:
     return list(found.parameters.values())
 
 
-def example(function: Any, x: Any) -> tuple[Any, ...]:
-    """Arguments without a default of an example."""
+def example(function: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that gives arguments without a default, for an array."""
     if isinstance(function, np.ufunc):
-        return (x, X)[: function.nin]
+        return lambda x: (x, X)[: function.nin]
     if isinstance(function, tuple) and function[1] in ("outer", "reduceat"):
-        return (x, X) if function[1] == "outer" else (x, [0, 1])
-    return EXAMPLES.get(name_of(function), lambda x: (x,))(x)
+        return lambda x: (x, X if function[1] == "outer" else [0, 1])
+    return EXAMPLES.get(name_of(function), lambda x: (x,))
 
 
 # ---- results written into arrays ----
@@ -254,15 +254,17 @@ def outs() -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
 def with_out(function: Any, at: int | None) -> Callable[[Any], Any]:
     """A call of a function with an array as `out`, at a place if one is given."""
+    # Found here: vmap looks for generators in all that its function can reach.
+    args_of, called = example(function), callable_of(function)
+    defaults = [p.default for p in parameters_of(function)]
 
     def call(x: Any) -> Any:
-        args, called = example(function, x), callable_of(function)
+        args = args_of(x)
         if at is None:
             out = np.zeros((2, 3))
             has_two = isinstance(function, np.ufunc) and function.nout == 2
             return called(*args, out=(out, out) if has_two else out)
-        more = [p.default for p in parameters_of(function)[len(args) : at]]
-        return called(*args[:at], *more, np.zeros((2, 3)))
+        return called(*args[:at], *defaults[len(args) : at], np.zeros((2, 3)))
 
     return call
 
@@ -382,16 +384,17 @@ def with_argument(
     function: Any, p: inspect.Parameter, value: Any
 ) -> Callable[[Any], Any]:
     """A call with one more argument."""
+    args_of, called, name = example(function), callable_of(function), p.name
+    places = [q.name for q in parameters_of(function)]
 
     def call(x: Any) -> Any:
-        args, called = example(function, x), callable_of(function)
-        places = [q.name for q in parameters_of(function)]
-        if p.name in places and places.index(p.name) < len(args):
-            at = places.index(p.name)
+        args = args_of(x)
+        if name in places and places.index(name) < len(args):
+            at = places.index(name)
             args = (*args[:at], value, *args[at + 1 :])
             return called(*args)
         like = {"like": x} if "like" in places else {}
-        return called(*args, **{p.name: value}, **like)
+        return called(*args, **{name: value}, **like)
 
     return call
 

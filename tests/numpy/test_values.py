@@ -240,6 +240,24 @@ def test_sign_of_a_complex_number_turns(z: complex, along: complex) -> None:
         assert abs((g * tangent).real - (pulled * along).real) < 1e-12
 
 
+@pytest.mark.parametrize("mode", ["grad", "jvp"])
+def test_clip_shares_its_slope_at_ties(mode: str) -> None:
+    """An element at a bound has half the slope of each, like `maximum` and `minimum`."""
+    x, low = np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]), np.array([0.0] * 5 + [3.0])
+    high = np.array([1.0] * 5 + [3.0])
+    expected = [
+        [0.0, 0.5, 1.0, 0.5, 0.0, 0.25],
+        [1.0, 0.5, 0.0, 0.0, 0.0, 0.25],
+        [0.0, 0.0, 0.0, 0.5, 1.0, 0.5],
+    ]
+    if mode == "grad":
+        found = co.grad(lambda *v: np.sum(np.clip(*v)), argnums=(0, 1, 2))(x, low, high)
+    else:
+        rows = np.eye(3)[:, :, None] * np.ones(6)
+        found = [co.jvp(np.clip, (x, low, high), tuple(row))[1] for row in rows]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_sign_of_zero_has_no_slope() -> None:
     """The derivatives at 0 are 0, not nan."""
     _, tangent = co.jvp(np.sign, (np.array(0j),), (np.array(1 + 1j),))

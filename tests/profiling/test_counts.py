@@ -24,11 +24,12 @@ from tests.profiling._profiled import (
     through,
     total,
 )
+from tests.tiers import fifth_of
 
 
 @pytest.mark.filterwarnings("ignore:profiled..bare has no vmap rule")
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", fifth_of(PROGRAMS))
 def test_counts_are_those_of_the_program(name: str, checks: str) -> None:
     """Each kernel, rule and formula that runs is counted once, proven or not."""
     program, expected = PROGRAMS[name]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -56,30 +57,68 @@ def test_pages_load_from_files(site: Path, visit: Visit) -> None:
     page.wait_for_url("**/api.html")
 
 
-@pytest.mark.parametrize(
-    ("word", "target"),
-    [
-        ("custom_op", "api/operators.html#customop.custom_op"),
-        ("vmap", "api/batching.html#customop.vmap"),
-        ("symbolic sizes", "guide/sizes.html"),
-    ],
-)
-def test_search_finds(word: str, target: str, address: str, visit: Visit) -> None:
-    """The box of every page finds names and words, and a click leads there."""
-    page = visit(f"{address}/guide.html")
-    box = page.get_by_role("textbox", name="Search").or_(page.get_by_label("Search"))
-    box.first.fill(word)
-    box.first.press("Enter")
-    page.wait_for_selector("#search-results li a")
-    links = page.eval_on_selector_all("#search-results li a", "e => e.map(a => a.href)")
-    first = [link.removeprefix(address + "/").split("?")[0] for link in links[:5]]
-    assert any(target.startswith(link) or link.startswith(target) for link in first), (
-        first
+@pytest.fixture(params=["file", "server"])
+def place(request: pytest.FixtureRequest, site: Path) -> str:
+    """The site as a reader opens it: from a folder, or from a server."""
+    found: str = (
+        site.as_uri() if request.param == "file" else request.getfixturevalue("address")
     )
-    page.goto(f"{address}/{target}")
-    if "#" in target:
-        name = target.partition("#")[2]
-        assert page.locator(f'[id="{name}"]').is_visible()
+    return found
+
+
+# What a reader types -> the page, or its section, which must come first.
+ANSWERS = {
+    "custom_op": "api/operators.html#customop.custom_op",
+    "vmap": "api/batching.html#customop.vmap",
+    "symbolic sizes": "guide/sizes.html",
+    "compile slow": "guide/questions.html#why-does-compile-run-again-or-stay-slow",
+    "np.array error": "guide/errors.html#",
+    "how do I differentiate by a keyword": "guide/questions.html#how-do-i-differentiate-by-a",
+    "why is my first call slow": "guide/questions.html#why-is-my-first-call-slow",
+    "nan in my gradient": "guide/questions.html#where-does-the-nan",
+    "random numbers in vmap": "guide/batching.html#random-numbers",
+    "mypy plugin": "guide/typing.html#the-mypy-plugin",
+    "save a graph": "guide/questions.html#how-do-i-save-a-function",
+    "gpu kernel": "guide/gpu.html",
+    "torch": "guide/torch.html",
+    "customop.GradientError: grad of loss: the value is f64[3], must be a real float"
+    " without axes": "guide/errors.html#the-value-is",
+    "DataDependentError: float() of GradTracer f64[], a value of grad(energy)"
+    "": "guide/errors.html#float-of-a-gradtracer",
+    "ArgumentError: mylib::gauss: argument 'x' expects Array, got list [1.0]"
+    "": "guide/errors.html#argument-x-expects-array",
+}
+
+
+def test_search_answers(place: str, visit: Visit) -> None:
+    """The first result is the answer, and says so: its text has words of the question."""
+    page = visit(f"{place}/search.html")
+    found = {}
+    for question in ANSWERS:
+        page.goto(f"{place}/search.html?q={quote(question)}")
+        first = page.locator("#search-results li").first
+        assert first.locator("p mark").count() > 0, question
+        link = first.locator("a").get_attribute("href") or ""
+        found[question] = link[: len(ANSWERS[question])]
+    assert found == ANSWERS
+
+
+def test_search_from_every_page(place: str, visit: Visit) -> None:
+    """The box of a page leads to results, and a click leads to the section."""
+    page = visit(f"{place}/guide/costs.html")
+    box = page.get_by_role("textbox", name="Search").or_(page.get_by_label("Search"))
+    box.first.fill("custom_op")
+    box.first.press("Enter")
+    page.locator("#search-results li a").first.click()
+    page.wait_for_url("**/api/operators.html#customop.custom_op")
+    assert page.locator('[id="customop.custom_op"]').is_visible()
+
+
+def test_search_without_results(place: str, visit: Visit) -> None:
+    """Words that no page has are said to be so, as text."""
+    page = visit(f"{place}/search.html?q={quote('<qqqq>zzzz')}")
+    assert page.locator("#search-results li").count() == 0
+    assert "<qqqq>zzzz" in page.locator("#search-count").inner_text()
 
 
 def test_navigation_on_a_narrow_screen(address: str, visit: Visit) -> None:

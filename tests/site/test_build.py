@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -96,6 +99,18 @@ def test_every_public_name_is_documented_once(pages: dict[Path, Links]) -> None:
         full = f"customop.{name}"
         found = [path.stem for path, links in pages.items() if full in links.anchors]
         assert len(found) == 1, (name, found)
+
+
+def test_pages_have_titles_of_their_own(site: Path) -> None:
+    """No two pages share a title, and the sidebar calls a program as its page does."""
+    text = {path: path.read_text("utf-8") for path in site.rglob("*.html")}
+    found = {path: re.search(r"<h1>(.*?)<a ", page) for path, page in text.items()}
+    titles = {path: unescape(h[1]) for path, h in found.items() if h}
+    assert [t for t, count in Counter(titles.values()).items() if count > 1] == []
+    sidebar = text[site / "gallery.html"].partition("<article")[0]
+    for path in (site / "gallery").glob("*.html"):
+        link = rf'href="gallery/{path.name}">(.*?)</a>'
+        assert re.findall(link, sidebar)[:1] == [escape(titles[path])], path.name
 
 
 def test_every_program_has_a_page_and_output(site: Path) -> None:

@@ -89,7 +89,7 @@ def test_every_page_is_in_the_sidebar() -> None:
         listed = rf"^(.* <)?guide/{page.stem}>?$"
         assert any(re.search(listed, text, re.MULTILINE) for text in lists), page.stem
     for program in SITE.parent.glob("*.py"):
-        assert f" <gallery/{program.stem}>\n" in gallery, program.stem
+        assert f"\ngallery/{program.stem}\n" in gallery, program.stem
 
 
 def test_every_page_is_in_a_group() -> None:

@@ -138,7 +138,8 @@ def test_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, and the line that it was in is named."""
     monkeypatch.setattr(outcomes, "PATIENCE", 2.0)
     monkeypatch.setattr(outcomes, "SHORTER", 1.0)
-    op = _operator(lambda x: [None for _ in iter(int, x.size == 0)])
+    # Python's code, which has a line, and rests, so that it takes no time of others.
+    op = _operator(lambda x: [time.sleep(0.01) for _ in iter(int, x.size == 0)])
     table = opcheck(op, (_MATRIX,), raise_exception=False)
     assert table.failed == ["test_layouts"]
     text = str(table["test_layouts"])

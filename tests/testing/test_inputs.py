@@ -21,6 +21,7 @@ from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.sample_values import arrays_in, fresh
 from customop.testing.inputs.shrink import shrink
 from customop.testing.inputs.templates import fill
+from tests.tiers import fifth_of
 
 from . import probed
 from .probed import CASES
@@ -56,7 +57,7 @@ def is_finite(out: Any) -> bool:
 
 
 @pytest.mark.parametrize("with_fake", [False, True], ids=["no fake", "fake"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", fifth_of(CASES))
 def test_the_function_takes_what_is_found(name: str, with_fake: bool) -> None:
     """Every sample runs on the plain function, with finite results and no warning."""
     fn, fake, axes = CASES[name]
@@ -76,7 +77,7 @@ def _no_fake(*_args: Any, **_keywords: Any) -> Any:
     return co.FakeArray(())
 
 
-@pytest.mark.parametrize("name", NUMPY)
+@pytest.mark.parametrize("name", fifth_of(NUMPY))
 def test_inputs_of_numpy_operators(name: str) -> None:
     """Inputs are found for every NumPy operator, and its kernel takes them silently."""
     op = all_operators()[name]

@@ -165,6 +165,8 @@ def rows_of_squares(length: Callable[[Any], Any]) -> Any:
 
     def rule(info: Any, in_dims: Any, x: Any) -> Any:
         rows = np.moveaxis(x, in_dims[0], 0)
+        if rows.ndim == 1:
+            return op(rows), 0
         kept = np.arange(rows.shape[-1]) < length(rows.T)
         return op(rows) * kept, 0
 

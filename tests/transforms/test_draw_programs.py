@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,24 @@ def _imported(_: Any) -> Noise:
     return noise
 
 
+def _in_array(rng: Any) -> Any:
+    held = np.empty(1, dtype=object)
+    held[0] = rng
+    return held
+
+
+def _by_module(rng: Any) -> Noise:
+    module = ModuleType("holder_of_rng")
+    vars(module)["rng"] = rng
+    sys.modules["holder_of_rng"] = module
+    return lambda: sys.modules["holder_of_rng"].rng.normal()
+
+
+def _by_global(rng: Any) -> Noise:
+    globals()["rng_by_text"] = rng
+    return lambda: globals()["rng_by_text"].normal()
+
+
 # Where the generator is -> the function that draws from it.
 HOLDERS: dict[str, Callable[[Any], Noise]] = {
     "closure": lambda rng: lambda: rng.normal(),
@@ -157,6 +176,9 @@ HOLDERS: dict[str, Callable[[Any], Noise]] = {
     "steps": _of_steps,
     "wrapped": _wrapped,
     "inner function": _inner,
+    "object array": lambda rng: partial(lambda held: held[0].normal(), _in_array(rng)),
+    "module by text": _by_module,
+    "global by text": _by_global,
 }
 # Those that need no generator.
 GLOBALS: dict[str, Callable[[Any], Noise]] = {
@@ -261,7 +283,11 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*HOLDERS, *GLOBALS])
-def test_a_generator_is_found_wherever_it_is(name: str) -> None:
+def test_a_generator_is_found_wherever_it_is(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Threads that other tests have left draw nothing; those of a user might.
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     for use_name, use in USES.items():
         noise = {**HOLDERS, **GLOBALS}[name](np.random.default_rng(0))
         if (name, use_name) == ("steps", "compile"):  # it refuses an iterator as such
@@ -286,6 +312,65 @@ def test_a_generator_is_found_through_transforms(name: str) -> None:
 def test_random_programs(seed: int) -> None:
     for number in range(seed, seed + 100):
         check(number)
+
+
+# ---- draws after a run that drew nothing ----
+
+ONCE: dict[str, Callable[[Function], Any]] = {
+    "make_fx": lambda fn: co.make_fx(fn)(X),
+    "vmap": lambda fn: co.vmap(fn)(ROWS),
+    "vmap, different": lambda fn: co.vmap(fn, randomness="different")(ROWS),
+}
+
+
+class Dropout:
+    """Draws only while it has a generator."""
+
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+    def __call__(self, v: Any) -> Any:
+        total = np.sum(v * v)
+        return total if self.rng is None else total * self.rng.normal()
+
+
+def _of_flag(rng: Any) -> Function:
+    held, draws = [np.random.default_rng(0)], rng is not None
+    return lambda v: np.sum(v * v) * (held[0].normal() if draws else 1.0)
+
+
+def _of_key(rng: Any) -> Function:
+    held = {"rng": rng}
+
+    def fn(v: Any) -> Any:
+        total = np.sum(v * v)
+        return total if held["rng"] is None else total * held["rng"].normal()
+
+    return fn
+
+
+@pytest.mark.parametrize("make", [Dropout, _of_flag, _of_key])
+@pytest.mark.parametrize("use", ONCE)
+@pytest.mark.parametrize("around", [lambda fn: fn, co.checkpoint, partial])
+def test_a_run_without_draws_says_nothing_of_others(
+    make: Callable[[Any], Function], use: str, around: Callable[[Function], Function]
+) -> None:
+    ONCE[use](around(make(None)))
+    with pytest.raises((co.VmapError, co.GraphError), match="draws from"):
+        ONCE[use](around(make(np.random.default_rng(0))))
+
+
+def test_a_wrapper_is_watched_for_itself() -> None:
+    """A generator in a closure draws for each row; one behind a wrapper does not."""
+    rng = np.random.default_rng(0)
+
+    def fn(v: Any) -> Any:
+        return np.sum(v * rng.normal(size=3))
+
+    assert len({*co.vmap(fn, randomness="different")(ROWS * 0.0 + 1.0)}) == len(ROWS)
+    for wrapped in (co.compile(fn), co.checkpoint(fn)):
+        with pytest.raises(co.VmapError, match="draws from a Generator"):
+            co.vmap(wrapped, randomness="different")(ROWS)
 
 
 # ---- draws that are allowed ----

@@ -213,21 +213,22 @@ def _add(t: Any, b: Any) -> Any:
     return np.sum(t * b)
 
 
+_IN_PLACE = "write b = b + 1.0 in place of b += 1.0"
 NOTES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "grad": (
         lambda: co.grad(_write)(X, np.ones(3)),
         "inside grad(_write) 'b'",
-        "differentiate by it too, with argnums",
+        "write to a copy, b = b.copy(); or differentiate by it too, with argnums",
     ),
     "by name": (
         lambda: co.grad(_add)(X, b=np.ones(3)),
         "inside grad(_add) 'b'",
-        "differentiate by it too, with argnums",
+        f"{_IN_PLACE}; or differentiate by it too, with argnums",
     ),
     "vmap": (
         lambda: co.vmap(_add, (0, None))(ROWS, np.ones(3)),
         "inside vmap(_add) 'b'",
-        "batch it too, with in_dims",
+        f"{_IN_PLACE}; or batch it too, with in_dims",
     ),
 }
 
@@ -239,8 +240,7 @@ def test_note_on_the_error_of_numpy(name: str) -> None:
         run()
     (note,) = caught.value.__notes__
     assert note == (
-        f"{what} is read-only, as a write would change it outside\n"
-        f"  do: write to a copy, b = b.copy(); or {way}"
+        f"{what} is read-only, as a write would change it outside\n  do: {way}"
     )
 
 

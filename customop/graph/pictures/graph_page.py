@@ -168,7 +168,7 @@ class _CostedCall:
 
     @property
     def factor(self) -> int:
-        """How many real operations one multiplication and one addition take."""
+        """Return how many real operations one multiplication and one addition take."""
         return 8 if any(x.dtype.kind == "c" for x in self.results) else 2
 
     @property

@@ -620,7 +620,7 @@ class ChunkCall:
 
     @property
     def _recipe(self) -> Recipe:
-        """What other processes get of the operator."""
+        """Return what other processes get of the operator."""
         return self._sent or recipe_of(self._found())
 
 

@@ -297,7 +297,7 @@ class Exported:
 
     @property
     def knows_results(self) -> bool:
-        """Whether the gradient can use saved results, so that the operator runs only once."""
+        """Return whether the gradient can use saved results: then the operator runs once."""
         rule = self.op.find_rule(AUTOGRAD)
         is_plain = all(leaf.type == "Tensor" for leaf in self.signature.outputs)
         return is_plain and getattr(rule, "is_formula", False)

@@ -492,12 +492,12 @@ class TorchArgument(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """Whether the argument is an array, an optional array or a list of arrays."""
+        """Return whether the argument is an array, an optional array or a list of arrays."""
         return self.type.startswith("Array")
 
     @property
     def is_list(self) -> bool:
-        """Whether the argument is a list."""
+        """Return whether the argument is a list."""
         return "[]" in self.type
 
 

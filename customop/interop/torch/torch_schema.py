@@ -127,7 +127,7 @@ class Signature(NamedTuple):
 
     @property
     def returned(self) -> str:
-        """How many values the torch operator returns: "", "one" or "many"."""
+        """Return how many values the torch operator returns: "", "one" or "many"."""
         return ("", "one", "many")[min(len(self.outputs), 2)]
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -444,12 +444,12 @@ class TorchLeaf(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """Whether the leaf is a tensor, an optional tensor or a list of tensors."""
+        """Return whether the leaf is a tensor, an optional tensor or a list of tensors."""
         return self.type.startswith("Tensor")
 
     @property
     def is_list(self) -> bool:
-        """Whether the leaf is a list."""
+        """Return whether the leaf is a list."""
         return "[]" in self.type
 
 
@@ -472,7 +472,7 @@ class Codec(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether torch takes the value unchanged."""
+        """Return whether torch takes the value unchanged."""
         return self.join is None
 
     def joined(self, leaves: Sequence[Any]) -> Any:

@@ -355,7 +355,7 @@ class Oracle:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the limit of calls or of time is reached."""
+        """Return whether the limit of calls or of time is reached."""
         return self._left < 0 or perf_counter() > self._end
 
     def bound(self, sample: Sample) -> Sequence[Any]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    TypeVarTuple,
+    overload,
+)
 
 import numpy as np
 
@@ -29,6 +39,7 @@ from customop.core.contract import copied
 from customop.core.rule_kind import Definition
 from customop.core.tracer import Tracer, frozen
 from customop.errors import GradientError, check_function, place
+from customop.synonyms import takes_names_of_others
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tape import GradTracer, Leaf, emptied, end_of
@@ -59,14 +70,33 @@ R = TypeVar("R")
 # With the bound pyright (1.1.414) takes the parameter of a lambda as Any, like mypy:
 # in grad(lambda x: op(x)) nothing else gives it a type.
 T = TypeVar("T", bound=Any)
+U = TypeVar("U", bound=Any)
+V = TypeVar("V", bound=Any)
+W = TypeVar("W", bound=Any)
 Aux = TypeVar("Aux")
+G_co = TypeVar("G_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
 
-# The first argument is passed by position (Concatenate): its gradient has its type.
-# The types of gradients by other arguments cannot be written.
+if TYPE_CHECKING:
+
+    class Transformed(Protocol[P, G_co]):
+        """A function with other results, where the other overloads return callables.
+
+        mypy calls two overloads ambiguous if both fit and the function has an Any in its
+        types, as each bare ``np.ndarray`` has. It then makes one type of both results. Of
+        two callables it makes a function without annotations, and ``--strict`` refuses to
+        call that (mypy 2.4).
+        """
+
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> G_co: ...  # noqa: D102  # pyright wants a bare body
+
+
+# Arguments to differentiate by are passed by position (Concatenate): their gradients have
+# their types. Only the plugin for mypy types the gradients of positions further back, of
+# those counted from the end, and of longer tuples.
 @overload
-def grad(  # type: ignore[overload-overlap]  # 0 is an int
+def grad(  # type: ignore[overload-overlap]  # each is an int
     fn: Callable[Concatenate[T, P], R],
     argnums: Literal[0] = 0,
     has_aux: Literal[False] = False,
@@ -83,15 +113,115 @@ def grad(
 
 
 @overload
-def grad(
-    fn: Callable[P, R], argnums: int, has_aux: Literal[False] = False
-) -> Callable[P, Any]: ...
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], R],
+    argnums: Literal[1],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, P], U]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], tuple[R, Aux]],
+    argnums: Literal[1],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, P], tuple[U, Aux]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: Literal[2],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, V, P], V]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], tuple[R, Aux]],
+    argnums: Literal[2],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, V, P], tuple[V, Aux]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, W, P], R],
+    argnums: Literal[3],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, V, W, P], W]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, W, P], tuple[R, Aux]],
+    argnums: Literal[3],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, V, W, P], tuple[W, Aux]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], R],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, P], tuple[T, U]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], tuple[R, Aux]],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, P], tuple[tuple[T, U], Aux]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: tuple[Literal[0], Literal[2]],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, V, P], tuple[T, V]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], tuple[R, Aux]],
+    argnums: tuple[Literal[0], Literal[2]],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, V, P], tuple[tuple[T, V], Aux]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: tuple[Literal[1], Literal[2]],
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, U, V, P], tuple[U, V]]: ...
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], tuple[R, Aux]],
+    argnums: tuple[Literal[1], Literal[2]],
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, U, V, P], tuple[tuple[U, V], Aux]]: ...
 
 
 @overload
 def grad(
-    fn: Callable[P, R], argnums: Sequence[int], has_aux: Literal[False] = False
-) -> Callable[P, tuple[Any, ...]]: ...
+    fn: Callable[P, R],
+    argnums: int,
+    has_aux: Literal[False] = False,
+) -> Transformed[P, Any]: ...
+
+
+@overload
+def grad(
+    fn: Callable[P, R],
+    argnums: Sequence[int],
+    has_aux: Literal[False] = False,
+) -> Transformed[P, tuple[Any, ...]]: ...
 
 
 @overload
@@ -99,9 +229,10 @@ def grad(
     fn: Callable[P, tuple[R, Aux]],
     argnums: int | Sequence[int],
     has_aux: Literal[True],
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Transformed[P, tuple[Any, Aux]]: ...
 
 
+@takes_names_of_others(argnum="argnums")
 def grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, Any]:
@@ -138,29 +269,103 @@ def grad(
     >>> import numpy as np, customop as co
     >>> co.grad(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([ 3., 12.])
+
+    By other arguments, and by several; keyword arguments are bound by a lambda:
+
+    >>> co.grad(lambda x, k: k * x**2, argnums=1)(3.0, 2.0)
+    np.float64(9.0)
+    >>> co.grad(lambda x, k: k * x**2, argnums=(0, 1))(3.0, 2.0)
+    (np.float64(12.0), np.float64(9.0))
+    >>> co.grad(lambda k: np.var([1.0, 3.0] * k, ddof=1))(2.0)
+    np.float64(8.0)
+
+    A function that returns more than its value:
+
+    >>> co.grad(lambda x: (x**2, {"x": x}), has_aux=True)(3.0)
+    (np.float64(6.0), {'x': np.float64(3.0)})
+
+    By a tree of arrays:
+
+    >>> co.grad(lambda p: p["a"] * p["b"][0])({"a": 2.0, "b": [3.0]})
+    {'a': np.float64(3.0), 'b': [np.float64(2.0)]}
     """
     found: Callable[P, Any] = wraps(fn)(gradient_of(fn, argnums, has_aux))
     return found
 
 
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]  # 0 is an int
-    fn: Callable[Concatenate[T, P], R], argnums: Literal[0] = 0, has_aux: bool = False
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, P], R],
+    argnums: Literal[0] = 0,
+    has_aux: bool = False,
 ) -> Callable[Concatenate[T, P], tuple[R, T]]: ...
 
 
 @overload
-def value_and_grad(
-    fn: Callable[P, R], argnums: int, has_aux: bool = False
-) -> Callable[P, tuple[R, Any]]: ...
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], R],
+    argnums: Literal[1],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, P], tuple[R, U]]: ...
+
+
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: Literal[2],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, V, P], tuple[R, V]]: ...
+
+
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, W, P], R],
+    argnums: Literal[3],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, V, W, P], tuple[R, W]]: ...
+
+
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, P], R],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, P], tuple[R, tuple[T, U]]]: ...
+
+
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: tuple[Literal[0], Literal[2]],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, V, P], tuple[R, tuple[T, V]]]: ...
+
+
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # each is an int
+    fn: Callable[Concatenate[T, U, V, P], R],
+    argnums: tuple[Literal[1], Literal[2]],
+    has_aux: bool = False,
+) -> Callable[Concatenate[T, U, V, P], tuple[R, tuple[U, V]]]: ...
 
 
 @overload
 def value_and_grad(
-    fn: Callable[P, R], argnums: Sequence[int], has_aux: bool = False
-) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
+    fn: Callable[P, R],
+    argnums: int,
+    has_aux: bool = False,
+) -> Transformed[P, tuple[R, Any]]: ...
 
 
+@overload
+def value_and_grad(
+    fn: Callable[P, R],
+    argnums: Sequence[int],
+    has_aux: bool = False,
+) -> Transformed[P, tuple[R, tuple[Any, ...]]]: ...
+
+
+@takes_names_of_others(argnum="argnums")
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
@@ -354,7 +559,9 @@ def _check_value(out: Any, name: str) -> None:
 def _real_value(shape: tuple[int, ...], dtype: Any) -> str:
     """Return how a function can give a value that has a gradient."""
     if is_real_float(dtype):
-        return "return x.sum(), or take vjp or jacrev"
+        first = f"x[{', '.join(['0'] * len(shape))}]"
+        value = f"{first} or np.sum(x)" if set(shape) == {1} else "np.sum(x)"
+        return f"return {value}, or take vjp or jacrev"
     if is_inexact(dtype):
         return "use real(x) or abs(x), or take vjp or jacrev"
     return NO_INTEGERS

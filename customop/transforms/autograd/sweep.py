@@ -16,7 +16,7 @@ from customop.core.contract import writes
 from customop.core.observe import observed, observers
 from customop.core.rule_makers import Partials, in_dtype
 from customop.errors import GradientError
-from customop.schema.types import MISSING, ListOf, Maybe, SchemaType
+from customop.schema.types import MISSING, ListOf, Maybe, Parameter, SchemaType
 from customop.shapes.notation import as_name
 from customop.shapes.sizes import is_known, same_shape, same_size
 from customop.transforms.autograd.reverse import check_unwritten
@@ -357,13 +357,7 @@ def _check_untracked(node: GradNode, found: tuple[Any, ...]) -> None:
         if grad is None or i in op.array_slots or i in op.nested_slots:
             continue
         p = op.schema.parameters[i]
-        raise _wrong(
-            node,
-            f"returned {show(grad)} for '{p.name}' of type {p.type}, which has no"
-            " gradient",
-            f"return None for '{p.name}'",
-            p.name,
-        )
+        raise _wrong(node, *wrong_input(show(grad), p), p.name)
 
 
 def _no_slot(node: GradNode, slot: int) -> Any:
@@ -510,6 +504,14 @@ def _wrong(node: GradNode, what: str, do: str, parameter: str = "") -> GradientE
         do=do,
         parameter=parameter,
         kind="autograd",
+    )
+
+
+def wrong_input(grad: str, p: Parameter) -> tuple[str, str]:
+    """Return the fault and the remedy for a gradient of what is not an array."""
+    return (
+        f"returned {grad} for '{p.name}' of type {p.type}, which has no gradient",
+        f"return None for '{p.name}'",
     )
 
 

@@ -367,7 +367,7 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for calls that do the same."""
+        """Return a key that is equal for calls that do the same."""
         constants = tuple(self.constants.items())
         return (self.custom, self.given.parts.identity, constants)
 

@@ -25,7 +25,13 @@ from customop.core.rule_kind import Definition, Row
 from customop.core.rule_types import BatchInfo
 from customop.core.table import CallWriter, Plans, RuleTable
 from customop.core.tracer import Pinned, frozen, handle_boxes
-from customop.errors import GradientError, LeakedTracerError, place
+from customop.errors import (
+    GradientError,
+    LeakedTracerError,
+    innermost,
+    place,
+    quoted,
+)
 from customop.later import later
 from customop.schema.schema import Schema
 from customop.transforms.autograd.reverse import NO_GRAD, GradInterpreter
@@ -64,7 +70,7 @@ class Parts:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for trees that differ only in their arrays."""
+        """Return a key that is equal for trees that differ only in their arrays."""
         at = set(self.at)
         others = [v for i, v in enumerate(self.leaves) if i not in at]
         return (self.structure, *((type(v), repr(v)) for v in others))
@@ -233,12 +239,12 @@ class FunctionCall(ABC):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for calls that compute the same from the same arrays."""
+        """Return a key that is equal for calls that compute the same from the same arrays."""
         return (self,)
 
     @property
     def has_rule(self) -> bool:
-        """Whether the call has a rule for derivatives."""
+        """Return whether the call has a rule for derivatives."""
         return True
 
     @abstractmethod
@@ -327,17 +333,43 @@ def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
 
 
 def _not_closed(table: FunctionTable, intruder: Interpreter) -> GradientError:
+    names = _outer_names(table.definition.fn, intruder)
+    seen = f"{quoted(names)}, " if names else ""
     error: Any = table.error(
         GradientError,
-        f" uses a value of {intruder.describe()} that is not among its arguments, so its"
-        " derivative would be lost",
+        f" uses {seen}a value of {intruder.describe()} that is not among its arguments, so"
+        " its derivative would be lost",
         intruder.where(),
         f"defined at {table.definition.place}",
-        do="pass the value as an argument",
+        do=f"pass {quoted(names) or 'the value'} as an argument",
         parameter=None,
     )
     error.intruder = intruder
     return error  # type: ignore[no-any-return]  # with one attribute more
+
+
+def _outer_names(fn: Any, intruder: Interpreter) -> list[str]:
+    """Return the names outside of a function whose values belong to a transform."""
+    own = innermost(fn)
+    code = getattr(own, "__code__", None)
+    cells = zip(code.co_freevars, own.__closure__ or (), strict=True) if code else ()
+    outer = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    names = getattr(code, "co_names", ())
+    outer |= {n: own.__globals__[n] for n in names if n in own.__globals__}
+    return [
+        name
+        for name, value in outer.items()
+        if any(
+            found is intruder for v in flatten(value)[0] for found in _interpreters(v)
+        )
+    ]
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # not assigned yet
+        return False
 
 
 def _interpreters(value: Any) -> Iterator[Interpreter]:

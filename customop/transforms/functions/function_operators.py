@@ -242,7 +242,7 @@ class FunctionWriter:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """A key that is equal for calls with the same graphs."""
+        """Return a key that is equal for calls with the same graphs."""
         shapes = [(str(x.dtype), str(tuple(x.shape))) for x in self.inputs]
         return (*self.call.identity, *shapes)
 

@@ -182,12 +182,12 @@ class GraphTracer(Tracer):
             do=do,
         )
 
-    def _refused(self, asked: str, instead: str) -> DataDependentError:
+    def _refused(self, asked: str, do: str) -> DataDependentError:
         return DataDependentError(
             f"{asked} {describe(self)}, a value of {self.interpreter.describe()}",
             f"asked at {caller_place()}",
             "every later run of the graph would use the value of this one",
-            do=f"use {instead}",
+            do=do,
         )
 
 

@@ -34,7 +34,13 @@ from customop.graph.module import GraphModule
 from customop.graph.node import Node
 from customop.graph.passes import copy_new_constants
 from customop.progress import node_channel
-from customop.transforms.generators import DrawWatch, is_generator, plain_generator
+from customop.transforms.generators import (
+    DrawWatch,
+    draw_subject,
+    is_generator,
+    plain_generator,
+    subject_with,
+)
 from customop.transforms.random_draws import with_generators
 from customop.transforms.trace.graph_tracer import (
     ErrorSettings,
@@ -495,7 +501,10 @@ class _Capture:
         leaves, in_spec = flatten((args, kwargs))
         paths = paths_of(self.fn, in_spec)
         names = names_for(self.trace.title, self.names, paths, leaves)
-        watch = DrawWatch(self.fn, leaves)
+        subject = subject_with(draw_subject(self.fn, "graph"), self.fn, "graph", leaves)
+        watch = None if subject.is_known else DrawWatch(self.fn, leaves)
+        if watch is not None:
+            self.trace.note_arrays(watch.arrays)
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
@@ -509,7 +518,10 @@ class _Capture:
         out_spec = self.take(leaves, [path.text for path in paths], names, call)
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         graph = self.trace.graph
-        check_undrawn(watch, f"{self.trace.title} of {name}", graph)
+        if watch is not None:
+            check_undrawn(watch, f"{self.trace.title} of {name}", graph)
+            subject.reaches |= watch.reaches or self.trace.has_changed_arrays()
+            subject.note_watched()
         return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
 
     def _check_containers(

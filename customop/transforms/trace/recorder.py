@@ -314,11 +314,14 @@ class _Constant:
         A copy of the array, if code that no graph sees could write the array.
     mark : object
         Differs once somebody has written the array; None for what is not compared.
+    is_own : bool
+        Whether the function has written it before it used it. Each run would do so, thus
+        the graph keeps what it held.
     is_written : bool
         Whether an operator writes it, in each run of the graph.
     """
 
-    __slots__ = ("below", "held", "is_written", "mark", "node")
+    __slots__ = ("below", "held", "is_own", "is_written", "mark", "node")
 
     def __init__(
         self, node: Node, below: Any, held: Any = None, mark: Any = None
@@ -327,6 +330,7 @@ class _Constant:
         self.below: Any = below
         self.held: Any = held
         self.mark: Any = mark
+        self.is_own: bool = False
         self.is_written: bool = False
 
     def keep_if_changed(self, trace: Trace) -> bool:
@@ -335,13 +339,20 @@ class _Constant:
         Arrays that nobody writes stay the graph's by reference: when their owner writes
         them later, the graph sees it.
         """
-        constants, name = trace.graph.constants, self.node.target
-        if (
-            self.mark is None
-            or self.node.is_erased
-            or _mark(constants[name]) == self.mark
-        ):
+        if self.mark is None or self.node.is_erased:
             return False
+        is_changed: bool = _mark(trace.graph.constants[self.node.target]) != self.mark
+        if is_changed:
+            self._keep(trace)
+        return is_changed
+
+    def end(self, trace: Trace) -> None:
+        """Keep what it held if the function wrote it, also before it used it."""
+        if not self.keep_if_changed(trace) and self.is_own and not self.node.is_erased:
+            self._keep(trace)
+
+    def _keep(self, trace: Trace) -> None:
+        constants, name = trace.graph.constants, self.node.target
         if self.is_written:
             raise GraphError(
                 f"{trace.title}: the constant '{name}',"
@@ -350,7 +361,6 @@ class _Constant:
                 do="write it by operators alone, or pass it as an argument",
             )
         constants[name], self.mark = self.held, None
-        return True
 
 
 def _mark(value: Any) -> Any:
@@ -430,6 +440,8 @@ class Trace(Mode):
         self._values: Values = Values()
         # Identity of an array or object -> the constant of the graph that it is now.
         self._constants: dict[Any, _Constant] = {}
+        # Identity of an array from outside -> itself, and what it held at the start.
+        self._marks_before: dict[int, tuple[np.ndarray, Any]] = {}
 
     def _on_open(self) -> None:
         """Make its sizes the active ones."""
@@ -448,7 +460,7 @@ class Trace(Mode):
         super().__exit__(*exc)
         if exc[0] is None:
             for known in self._constants.values():
-                known.keep_if_changed(self)
+                known.end(self)
 
     # ---- values ----
 
@@ -481,7 +493,25 @@ class Trace(Mode):
         mark = _mark(value)
         held = value if mark is None else copied(value)
         below = held if self.is_real and is_array(value) else fake
-        return _Constant(node, below, held, mark)
+        known = _Constant(node, below, held, mark)
+        known.is_own = mark is not None and self._was_changed(value)
+        return known
+
+    def note_arrays(self, arrays: Sequence[np.ndarray]) -> None:
+        """Note what arrays from outside hold before the function runs."""
+        owners = {id(own): own for own in map(owner, arrays)}
+        self._marks_before = {key: (own, _mark(own)) for key, own in owners.items()}
+
+    def has_changed_arrays(self) -> bool:
+        """Return whether one of these arrays has changed since."""
+        return any(_mark(own) != mark for own, mark in self._marks_before.values())
+
+    def _was_changed(self, value: Any) -> bool:
+        """Return whether the function has written an array from outside."""
+        if not self._marks_before or not isinstance(value, np.ndarray):
+            return False
+        own, mark = self._marks_before.get(id(owner(value)), (None, None))
+        return own is not None and _mark(own) != mark
 
     def generator_of(self, value: Any) -> Any:
         """Return a generator from outside as one whose draws are calls in the graph."""
@@ -553,13 +583,13 @@ class Trace(Mode):
     def replace(self, box: Tracer, new: Any) -> None:
         """Put the content of another tracer in one: an array, as NumPy's is.
 
-        Calls give scalars in the place of arrays without axes. Of others the graph of a
-        compiled function keeps the strides, on which the bits of sums depend.
+        Calls give scalars in the place of arrays without axes. Of others the graph keeps
+        the strides, on which depend views and the bits of sums.
         """
         if not box.shape:
             if new.node.op == CALL and new.node.target is not ops.np.copy.default:
                 new = ops.np.copy(new)
-        elif self.settings is not None:
+        else:
             wanted = strides_of_box(box)
             if _lies_otherwise(box.shape, new.below.strides, wanted):
                 new = lay_out(new, [*wanted])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from extension import coverage, gallery, guide, reference
+from extension import coverage, gallery, guide, reference, search
 
 
 def make_pages(app: Any) -> None:
@@ -21,5 +21,7 @@ def setup(app: Any) -> dict[str, Any]:
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", reference.is_shown)
     app.connect("builder-inited", make_pages)
+    app.connect("build-finished", search.make)
+    app.connect("html-page-context", guide.break_names)
     app.connect("source-read", guide.read_own_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Plots of the stored run of the benchmarks, for the page on costs."""
+"""A plot of the stored run of the benchmarks, for the page on costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PEERS = {
     "torch.compile": "#f29479",
     "PyTensor": "#d36fae",
 }
-_OURS, _MISSED = "#2a9d76", "#d64545"
+_OURS = "#2a9d76"
 _MODES = {"light": ("#1f2933", "#cbd2d9"), "dark": ("#d9dee3", "#4b5560")}
 
 _PEER_PLOT = """\
@@ -34,34 +34,17 @@ How long other libraries take for the same work, as a multiple of what customop 
 the line at 1. A point to the right of it is slower than customop. Measured on {date}:
 {machine}
 """
-_BUDGET_PLOT = """\
-What was measured, as a part of its budget. {met} of {all} budgets were met in this run; those in red
-were missed.
-"""
 
 
 def make(stored: Path, target: Path) -> str:
-    """Draw the plots in both modes; return the Markdown that shows them."""
+    """Draw the plot in both modes; return the Markdown that shows it."""
     run = json.loads(stored.read_text(encoding="utf-8"))
-    peers, budgets = _peers(run["rows"]), _budgets(run["rows"])
-    met = sum(part <= 1 for _, part in budgets)
+    peers = _peers(run["rows"])
     for mode, (text, line) in _MODES.items():
         with rc_context(_style(text, line)):
             write(target / f"costs_peers_{mode}.svg", _as_svg(_draw_peers(peers)))
-            write(target / f"costs_budgets_{mode}.svg", _as_svg(_draw_budgets(budgets)))
-    return "\n".join(
-        [
-            "## Beside other libraries\n",
-            _PEER_PLOT.format(**run),
-            *_shown(
-                "costs_peers", "Times of other libraries, as multiples of customop's"
-            ),
-            "## Budgets\n",
-            _BUDGET_PLOT.format(met=met, all=len(budgets)),
-            *_shown("costs_budgets", "Measured times as parts of their budgets"),
-            "## All rows\n\n",
-        ]
-    )
+    words = "Times of other libraries, as multiples of customop's"
+    return "\n".join([_PEER_PLOT.format(**run), *_shown("costs_peers", words)])
 
 
 def _shown(name: str, words: str) -> list[str]:
@@ -88,25 +71,6 @@ def _peers(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
         if times and row["unit"] == "s":
             found.setdefault(row["what"], {}).update(times)
     return dict(sorted(found.items(), key=lambda item: -max(item[1].values())))
-
-
-def _budgets(rows: Iterable[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Return the name of a row and what it compares with, and the part of its budget that it takes."""
-    found = []
-    for row in rows:
-        form, against, most = (row["limit"][key] for key in ("form", "against", "most"))
-        if most is None or (form != "at most" and row["other"] is None):
-            continue
-        value = row["ours"]
-        if form == "ratio":
-            value /= row["other"]
-        elif form == "over":
-            value -= row["other"]
-        beside = (
-            f", {'over' if form == 'over' else 'beside'} {against}" if against else ""
-        )
-        found.append((row["what"] + beside, value / most))
-    return sorted(found, key=lambda item: -item[1])
 
 
 # ---- drawing ----
@@ -156,17 +120,6 @@ def _draw_peers(rows: dict[str, dict[str, float]]) -> Figure:
     _label_rows(axes, [*rows])
     axes.set_xlabel("times as long as customop")
     figure.legend(loc="outside upper right", frameon=False, ncols=4)
-    return figure
-
-
-def _draw_budgets(rows: Sequence[tuple[str, float]]) -> Figure:
-    figure, axes = _axes(len(rows), 0.19)
-    parts = [part for _, part in rows]
-    colors = [_OURS if part <= 1 else _MISSED for part in parts]
-    axes.hlines(range(len(rows)), 1.0, parts, colors, lw=2.2)
-    axes.scatter(parts, range(len(rows)), 20, colors, zorder=3)
-    _label_rows(axes, [name for name, _ in rows])
-    axes.set_xlabel("part of the budget")
     return figure
 
 

@@ -16,7 +16,7 @@ __all__ = ["make"]
 
 _RULES = ("fake", "autograd", "jvp", "vmap")
 _HEAD = """\
-# NumPy functions
+# Every NumPy function
 
 How each function of NumPy {numpy} runs on traced and fake arrays: {covered} of {functions} do.
 A function has an operator of its own, or is made of such operators. Of the others the table has

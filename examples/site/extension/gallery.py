@@ -16,21 +16,23 @@ from typing import NamedTuple
 
 import customop
 from extension.files import write, write_bytes
-from extension.programs import about, blocks
+from extension.programs import Block, about, blocks
+from extension.thumbnails import thumbnail
 
 __all__ = ["STORED", "make"]
 
 # Programs that a build does not run: they take seconds to minutes, and the tests run them anyway.
-# Their output lies in the index of the examples, and their pictures in the guide. To draw one:
+# Their output lies in the index of the examples, and their pictures in the guide. The gallery shows
+# them in this order. To draw one:
 # MATPLOTLIBRC=examples/site/matplotlibrc python examples/terrain.py --picture examples/guide/terrain.png
 STORED = (
+    "waves",
     "deblur",
+    "terrain",
+    "patterns",
     "digits",
     "handover",
     "larger_than_memory",
-    "patterns",
-    "terrain",
-    "waves",
 )
 _RUNNER = Path(__file__).with_name("programs.py")
 # Colors of matplotlib for light and dark pages.
@@ -57,11 +59,16 @@ def make(source: Path, target: Path, cache: Path) -> None:
         if result.picture:
             name = f"{path.stem}{'.svg' if b'<svg' in result.picture[:500] else '.png'}"
             write_bytes(target / name, result.picture)
+            small = thumbnail(path.stem, result.picture)
+            write_bytes(target / f"{path.stem}_small.png", small)
         write(target / f"{path.stem}.md", "\n".join(_page(path, result, name)))
     write(target / "plugin.md", _plugin(source / "plugin"))
+    pages = {"tutorial": "site/pictures/clean.png", "plugin": "guide/operator_page.png"}
+    for name, picture in pages.items():
+        small = thumbnail(name, (source / picture).read_bytes())
+        write_bytes(target / f"{name}_small.png", small)
     for group, names in _groups(paths).items():
-        cards = [card for path in names for card in _card(path, target)]
-        write(target / f"{group}.txt", "\n".join(cards))
+        write(target / f"{group}.txt", "".join([_card(path) for path in names]))
 
 
 # ---- run ----
@@ -134,38 +141,54 @@ def _stored(path: Path) -> Done:
 
 def _page(path: Path, done: Done, picture: str) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
-    title, rest = about(text)
-    yield f"# {title}\n\n{rest}\n"
+    title, sentence, rest = about(text)
+    yield f"# {title}\n\n{sentence}\n\n{rest}\n"
     if picture:
         yield f"![What {path.name} draws]({picture}){{.drawn}}\n"
     for block, printed in zip(blocks(text), done.printed, strict=True):
         yield f"{block.prose}\n"
-        if block.code.strip():
-            yield f"````python\n{block.code.strip(chr(10))}\n````\n"
+        code = block.code.strip("\n")
+        if code.strip():
+            folded = _folded(block)
+            listing = f"````python\n{code}\n````\n"
+            yield f":::::{{dropdown}} {folded}\n{listing}:::::\n" if folded else listing
         if printed:
             yield f":::{{code-block}} none\n:class: printed\n\n{printed.rstrip()}\n:::\n"
     yield f"The whole program is {{download}}`{path.name} <../../{path.name}>`.\n"
 
 
+# Beginnings of code around the model -> the title of the fold that holds it.
+_AROUND = {
+    r"(from __future__ |import |\"\"\")": "Imports",
+    r"(.*\n)*.*argparse\.ArgumentParser\(": "Options and the main program",
+    r"if \"--picture\" in sys\.argv": "The code of the picture",
+}
+
+
+def _folded(block: Block) -> str:
+    """Return the title of the fold for code that is not what the program is about, or ""."""
+    code = block.code.strip()
+    found = (title for start, title in _AROUND.items() if re.match(start, code))
+    return next(found, "")
+
+
 def _groups(paths: list[Path]) -> Mapping[str, list[Path]]:
     course = [path for path in paths if path.stem[0].isdigit()]
-    return {"course": course, "programs": [p for p in paths if p not in course]}
+    programs = {path.stem: path for path in paths}
+    return {"course": course, "programs": [programs[name] for name in STORED]}
 
 
-def _card(path: Path, target: Path) -> Iterator[str]:
-    title, _ = about(path.read_text(encoding="utf-8"))
-    short = title.partition(":")[0]
-    pictures = [
-        p.name for p in sorted(target.glob(f"{path.stem}.*")) if p.suffix in _DRAWN
-    ]
-    yield f"::::{{grid-item-card}} {short}"
-    yield f":link: gallery/{path.stem}\n:link-type: doc"
-    if pictures:
-        yield f":img-top: gallery/{pictures[0]}"
-    yield "::::\n"
+def _card(path: Path) -> str:
+    title, sentence, _ = about(path.read_text(encoding="utf-8"))
+    return f"""::::{{grid-item-card}} {title}
+:link: gallery/{path.stem}
+:link-type: doc
+:img-top: gallery/{path.stem}_small.png
 
+{sentence}
+::::
 
-_DRAWN = (".png", ".svg")
+"""
 
 
 def _plugin(folder: Path) -> str:

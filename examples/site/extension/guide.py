@@ -24,7 +24,7 @@ def make(source: Path, target: Path) -> None:
         if path.suffix == ".md":
             text = with_links_of_site(path.read_text("utf-8"))
             if path.name == "costs.md":
-                text = with_plots(text, path.with_name("benchmarks.json"), target)
+                text = with_plot(text, path.with_name("benchmarks.json"), target)
             write(target / path.name, text)
         elif path.suffix in _PICTURES:
             write_bytes(target / path.name, path.read_bytes())
@@ -56,7 +56,24 @@ def read_own_page(app: Any, name: str, source: list[str]) -> None:
             source[0] = re.sub(rf"\]\({file}", f"]({page}", source[0])
 
 
-def with_plots(text: str, stored: Path, target: Path) -> str:
-    """Return the page on costs with plots before its table."""
+# Names in code and in cells, and places after which a narrow screen may break them.
+_CODE = re.compile(
+    r'(?<=<span class="pre">)[^<]{9,}(?=</span>)|(?<=<td><p>)[^<]{9,}(?=</p></td>)'
+)
+_BREAK = re.compile(r"(?<=[\w)\]])([_.(\[,=/]|::)(?=\w)")
+
+
+def break_names(
+    app: Any, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Allow breaks of long names between their words, and not inside them."""
+    if "body" in context:
+        context["body"] = _CODE.sub(
+            lambda name: _BREAK.sub(r"\1<wbr>", name[0]), context["body"]
+        )
+
+
+def with_plot(text: str, stored: Path, target: Path) -> str:
+    """Return the page on costs with a plot before the table of single calls."""
     before, mark, after = text.partition("<!-- benchmarks -->\n")
-    return f"{before}{costs.make(stored, target)}{mark}{after}"
+    return f"{before}{costs.make(stored, target)}\n{mark}{after}"

@@ -27,10 +27,15 @@ class Block(NamedTuple):
     line: int
 
 
-def about(text: str) -> tuple[str, str]:
-    """Return the title of a program and the rest of its docstring, as Markdown."""
-    title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
-    return title.rstrip("."), rest.strip().replace("::\n", ":\n")
+def about(text: str) -> tuple[str, str, str]:
+    """Return the title of a program, its sentence, and the rest of its docstring.
+
+    The first line has both: ``Title: what it does.``
+    """
+    first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
+    title, _, sentence = first.partition(": ")
+    sentence = sentence[:1].upper() + sentence[1:]
+    return title.rstrip("."), sentence, rest.strip().replace("::\n", ":\n")
 
 
 def blocks(text: str) -> list[Block]:

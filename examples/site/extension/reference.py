@@ -35,21 +35,26 @@ def make(target: Path, missing: Sequence[str]) -> None:
 
 
 def _overview() -> Iterator[str]:
-    """Yield all pages with all their names, as Markdown."""
+    """Yield all pages with their names and what each name is, as Markdown."""
     for group, pages in GROUPS.items():
-        yield f"\n## {group}\n\n| page | names |\n| --- | --- |"
+        yield f"\n## {group}\n"
         for page in pages.split():
             if page not in THEMES:
-                yield "| [NumPy functions](api/numpy.md) | how each function of NumPy runs |"
+                yield "[Every NumPy function](api/numpy.md): how it runs on traced and fake arrays.\n"
                 continue
-            every = [
-                name for names in names_of(THEMES[page]).values() for name in names
-            ]
-            # A page of one module of SciPy has too many.
-            links = [f"{{py:obj}}`~{name}`" for name in every[:24]]
-            links += ["..."] * (len(every) > len(links))
-            shown = ", ".join(links) or THEMES[page].about
-            yield f"| [{THEMES[page].title}](api/{page}.rst) | {shown} |"
+            theme = THEMES[page]
+            yield f"[{theme.title}](api/{page}.rst): {theme.about[0].lower()}{theme.about[1:]}\n"
+            every = [name for names in names_of(theme).values() for name in names]
+            if "*" in theme.sections.values() and len(every) > _MOST:
+                continue  # the page has them
+            yield "| name | |\n| --- | --- |"
+            for name in every:
+                yield f"| {{py:obj}}`~{name}` | {_first_line(name)} |"
+            yield ""
+
+
+# Names of one module of SciPy that the overview would list.
+_MOST = 30
 
 
 def names_of(theme: Theme) -> dict[str, list[str]]:

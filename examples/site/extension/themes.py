@@ -28,39 +28,51 @@ class Theme:
 
 # The index of the reference: names of pages; that of NumPy's functions has no theme.
 GROUPS = {
-    "Operators": "operators rules schemas errors",
+    "Operators": "operators operator rules formulas schemas errors",
     "Transforms": "gradients batching shapes sizes trees arrays transforms",
-    "Graphs": "graphs compile",
-    "Checks": "checking strategies",
+    "Graphs": "graphs passes compile",
+    "Checks": "checking strategies profiling",
     "Libraries": "numpy scipy_special scipy_linalg scipy_sparse torch jax xarray dask numba",
 }
 
 THEMES = {
     "operators": Theme(
         "Operators",
-        "Make operators, call them by name, and ask them what they have.",
+        "Make operators, and call them by name.",
+        "rules schema",
+        {"": "custom_op define Library fallthrough_kernel OperatorPacket ops"},
+    ),
+    "operator": Theme(
+        "The operator object",
+        "What an operator has, and which rule a call takes.",
         "rules schema",
         {
-            "Make an operator": "custom_op define Library fallthrough_kernel",
-            "The operator": "Operator OperatorPacket ops",
+            "": "Operator",
             "Which rule does a call take?": "Explanation Candidate",
         },
     ),
     "rules": Theme(
-        "Rules",
-        "Fill the table of an operator. Each function is also a method of `Operator`.",
-        "rules gradients batching",
+        "Registering rules",
+        "Kernels of an operator, and what it computes on. Each function is also a method of `Operator`.",
+        "rules shapes",
         {
             "Kernels": "register_kernel get_kernel register_fake get_ctx"
             " register_autocast register_array_dispatch impl register",
-            "Gradients": "register_autograd register_jvp Context Formula native partials"
-            " prepared",
-            "Batches": "register_vmap BatchInfo axis_rule",
             "Samples": "register_sample_inputs",
         },
     ),
+    "formulas": Theme(
+        "Formulas and batching rules",
+        "Derivatives of an operator, and rules for a batch of rows.",
+        "gradients batching",
+        {
+            "Gradients": "register_autograd register_jvp Context Formula native partials"
+            " prepared",
+            "Batches": "register_vmap BatchInfo axis_rule broadcast_rule",
+        },
+    ),
     "schemas": Theme(
-        "Schemas",
+        "Schemas and annotations",
         "What an operator takes and returns, from type hints or as text.",
         "schema typing",
         {
@@ -82,7 +94,7 @@ THEMES = {
         },
     ),
     "batching": Theme(
-        "Batches and control flow",
+        "vmap and loops",
         "Functions over the rows of a batch, and loops and branches that every transform sees.",
         "batching control_flow",
         {
@@ -102,7 +114,7 @@ THEMES = {
         },
     ),
     "shapes": Theme(
-        "Shapes without data",
+        "Fake arrays",
         "Fake arrays have a shape and a dtype, and no numbers. Sizes may be symbolic.",
         "shapes sizes",
         {
@@ -127,12 +139,19 @@ THEMES = {
         "customop.tree",
     ),
     "graphs": Theme(
-        "Graphs",
-        "Capture a function as a graph: print, run, change, differentiate and save it.",
+        "make_fx and GraphModule",
+        "Capture a function as a graph: print, run, differentiate and save it.",
         "graphs graph_files graph_pictures",
         {
             "Capture": "make_fx decompose functionalize",
             "Run, print, draw, save": "GraphModule load_graph",
+        },
+    ),
+    "passes": Theme(
+        "Nodes and passes",
+        "Look at the calls of a graph, and change them.",
+        "graphs",
+        {
             "Nodes": "Graph Node",
             "Change": "replace_pattern eliminate_common_subexpressions eliminate_dead_code"
             " fold_constants reuse_buffers fuse_nodes split_graph inline_graphs",
@@ -140,22 +159,26 @@ THEMES = {
         },
     ),
     "compile": Theme(
-        "Compiling",
+        "compile and back ends",
         "The same numbers in less time.",
         "compile",
         {"": "compile Compiled register_backend"},
     ),
     "checking": Theme(
-        "Checking and profiling",
-        "Compare all rules of an operator with its kernel, and see what operators cost.",
-        "checking profiling",
+        "opcheck and gradcheck",
+        "Compare all rules of an operator with its kernel.",
+        "checking",
         {
             "Checks": "opcheck gradcheck gradgradcheck assert_close",
             "Results and samples": "customop.testing.OpCheckResult customop.testing.Sample",
             "Devices": "customop.testing.devices_at_hand customop.testing.as_kind",
-            "Settings": "config",
-            "Profiles": "profile Observer",
         },
+    ),
+    "profiling": Theme(
+        "Settings and profiles",
+        "How calls are checked, and what operators cost.",
+        "checking profiling",
+        {"Settings": "config", "Profiles": "profile Observer"},
     ),
     "strategies": Theme(
         "Strategies",
@@ -189,7 +212,7 @@ THEMES = {
         },
     ),
     "scipy_special": Theme(
-        "scipy.special",
+        "customop.scipy.special",
         "Its functions, for arrays, traced values and fake arrays.",
         "scipy",
         {"": "*"},
@@ -197,7 +220,7 @@ THEMES = {
         "customop.scipy.special",
     ),
     "scipy_linalg": Theme(
-        "scipy.linalg",
+        "customop.scipy.linalg",
         "Its functions, for arrays, traced values and fake arrays.",
         "scipy",
         {"": "*"},
@@ -205,7 +228,7 @@ THEMES = {
         "customop.scipy.linalg",
     ),
     "scipy_sparse": Theme(
-        "scipy.sparse",
+        "customop.scipy.sparse",
         "Products with sparse matrices whose numbers may be traced.",
         "scipy",
         {"": "*"},
@@ -213,7 +236,7 @@ THEMES = {
         "customop.scipy.sparse",
     ),
     "torch": Theme(
-        "torch",
+        "customop.interop.torch",
         "Operators in torch, operators of torch here, and tensors as arrays.",
         "torch",
         {"": "*"},
@@ -221,7 +244,7 @@ THEMES = {
         "customop.interop.torch",
     ),
     "jax": Theme(
-        "JAX",
+        "customop.interop.jax",
         "Operators as functions of JAX, and its arrays as arrays.",
         "jax",
         {"": "*"},
@@ -229,7 +252,7 @@ THEMES = {
         "customop.interop.jax",
     ),
     "xarray": Theme(
-        "xarray",
+        "customop.interop.xarray",
         "Operators and transforms on DataArrays and Datasets.",
         "xarray",
         {"": "*"},
@@ -237,7 +260,7 @@ THEMES = {
         "customop.interop.xarray",
     ),
     "dask": Theme(
-        "dask",
+        "customop.interop.dask",
         "Operators on dask arrays.",
         "larger_than_memory",
         {"": "*"},
@@ -245,7 +268,7 @@ THEMES = {
         "customop.interop.dask",
     ),
     "numba": Theme(
-        "numba",
+        "customop.interop.numba",
         "Functions of numba as operators, and operators in its code.",
         "numba",
         {"": "*"},

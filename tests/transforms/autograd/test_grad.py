@@ -216,7 +216,11 @@ def test_a_python_complex_is_an_array_without_axes() -> None:
 @pytest.mark.parametrize(
     ("result", "what", "do"),
     [
-        (lambda x: x, "the value is f64[3], must be a real float", "return x.sum()"),
+        (
+            lambda x: x,
+            "the value is f64[3], must be a real float",
+            "return np.sum(x), or",
+        ),
         (
             lambda x: np.sum(x * 1j),
             "the value is c128[], must be a real float",

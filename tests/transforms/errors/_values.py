@@ -80,7 +80,7 @@ VALUES: Table = {
         "an index, or range(), of GradTracer f64[], a value of grad(<lambda>)\n"
         "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use getitem(x, key) in place of x[key], or stop_gradient(x) for the value alone",
+        "  do: write co.getitem(np.array([1, 2]), x) in place of [1, 2][x], or stop_gradient(x) for the value alone",
     ),
     "item of a value under grad": (
         lambda: graded(lambda x: x.item()),
@@ -116,7 +116,7 @@ VALUES: Table = {
         "format('.2f') of GradTracer f64[2], a value of grad(<lambda>)\n"
         "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use print(x), or stop_gradient(x) for the value alone",
+        "  do: write f'{x}' in place of f'{x:.2f}', or stop_gradient(x) for the value alone",
     ),
     "float of a value under jvp": (
         lambda: co.jvp(float, (1.5,), (1.0,)),
@@ -170,7 +170,7 @@ VALUES: Table = {
         "an index, or range(), of BatchTracer i64[], a row of 2 of vmap(<lambda>)\n"
         "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use getitem(x, key) in place of x[key]",
+        "  do: write co.getitem(np.array([1, 2]), i) in place of [1, 2][i]",
     ),
     "item of a row": (
         lambda: batched(lambda x: x.item()),
@@ -206,7 +206,7 @@ VALUES: Table = {
         "format('.2f') of BatchTracer f64[2], a row of 2 of vmap(<lambda>)\n"
         "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use print(x)",
+        "  do: write f'{x}' in place of f'{x:.2f}'",
     ),
     "bool of a variable with a row inside": (
         lambda: batched(lambda x: co.grad(lambda v: np.sin(v) if v else v)(x), X),
@@ -231,7 +231,7 @@ VALUES: Table = {
         TypeError,
         "float() of GradTracer f64[], a value of variable(x)\n"
         "  the transform would lose track of it\n"
-        "  do: use np.sin in place of math.sin, and the array itself in place of a number, or stop_gradient(x) for the value alone",
+        "  do: write co.variable(1.5) in place of float(co.variable(1.5)), or stop_gradient(x) for the value alone",
     ),
     "a leak from grad": (
         lambda: leak(co.grad),
@@ -285,24 +285,21 @@ VALUES: Table = {
         co.ArgumentError,
         TypeError,
         "np.sin(out=...) would write GradTracer f64[2] into a plain array\n"
-        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
-        " like=x); or use the result: x = x + y instead of x += y or out=x",
+        "  do: write np.sin(x) in place of np.sin(x, out=np.zeros(2))",
     ),
     "function with out": (
         lambda: graded(lambda x: np.cumsum(x, out=np.zeros(2))),
         co.ArgumentError,
         TypeError,
         "np.cumsum(out=...) would write GradTracer f64[2] into a plain array\n"
-        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
-        " like=x); or use the result: x = x + y instead of x += y or out=x",
+        "  do: write np.cumsum(x) in place of np.cumsum(x, out=np.zeros(2))",
     ),
     "augmented assignment": (
         lambda: graded(add_into),
         co.ArgumentError,
         TypeError,
         "np.add(out=...) would write GradTracer f64[2] into a plain array\n"
-        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
-        " like=x); or use the result: x = x + y instead of x += y or out=x",
+        "  do: write a = a + x in place of a += x",
     ),
     "function without an operator": (
         lambda: graded(np.is_busday),
@@ -522,7 +519,7 @@ FAKES: Table = {
         co.DataDependentError,
         TypeError,
         "np.asarray() or a NumPy kernel of FakeArray f64[2], which has no data\n"
-        "  do: compute with shapes and dtypes only, or call with real arrays",
+        "  do: write np.asarray(F, like=F) in place of np.asarray(F), or call with real arrays",
     ),
     "bool of a fake array": (
         lambda: bool(F),
@@ -536,28 +533,28 @@ FAKES: Table = {
         co.DataDependentError,
         TypeError,
         "float() of FakeArray f64[2], which has no data\n"
-        "  do: compute with shapes and dtypes only, or call with real arrays",
+        "  do: write F in place of float(F), or call with real arrays",
     ),
     "int of a fake array": (
         lambda: int(F),
         co.DataDependentError,
         TypeError,
         "int() of FakeArray f64[2], which has no data\n"
-        "  do: compute with shapes and dtypes only, or call with real arrays",
+        "  do: write F.astype(int) in place of int(F), or call with real arrays",
     ),
     "complex of a fake array": (
         lambda: complex(F),
         co.DataDependentError,
         TypeError,
         "complex() of FakeArray f64[2], which has no data\n"
-        "  do: compute with shapes and dtypes only, or call with real arrays",
+        "  do: write F.astype(complex) in place of complex(F), or call with real arrays",
     ),
     "index by a fake array": (
         lambda: [1, 2][F],
         co.DataDependentError,
         TypeError,
         "int() of FakeArray f64[2], which has no data\n"
-        "  do: compute with shapes and dtypes only, or call with real arrays",
+        "  do: write co.getitem(np.array([1, 2]), F) in place of [1, 2][F], or call with real arrays",
     ),
     "item of a fake array": (
         lambda: F.item(),

@@ -118,13 +118,15 @@ def test_values_from_outside() -> None:
         f.defvjp(lambda x: (x * 1.0, None), lambda r, g: (g * w,))
         return f
 
-    for make in (by_vjp, by_jvp, by_bwd):
+    # The function itself is searched for the name.
+    for make, name in ((by_vjp, "'w'"), (by_jvp, "'w'"), (by_bwd, "")):
         with pytest.raises(co.GradientError) as caught:
             through(make)
-        assert " uses a value of grad(<lambda>) that is not among its arguments" in str(
+        used = f"{name}, a value" if name else "a value"
+        assert f" uses {used} of grad(<lambda>) that is not among its arguments" in str(
             caught.value
         )
-        assert caught.value.do == "pass the value as an argument"
+        assert caught.value.do == f"pass {name or 'the value'} as an argument"
 
 
 def of_inner_value(make: Any) -> Any:

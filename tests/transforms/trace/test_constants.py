@@ -167,6 +167,42 @@ def test_what_an_operator_and_other_code_write_is_refused() -> None:
     np.testing.assert_array_equal(total, 2 * X)
 
 
+SCRATCH = np.zeros(3)
+HOLDER = {"memory": np.zeros((2, 3))}
+
+
+def filled(x: Any) -> Any:
+    SCRATCH[...] = 5.0
+    return x * SCRATCH
+
+
+def filled_twice(x: Any) -> Any:
+    SCRATCH[:2] = 5.0
+    y = x * SCRATCH[:2].sum() + SCRATCH[:1]
+    SCRATCH[:] = 6.0
+    return y - x * SCRATCH
+
+
+def row_filled(x: Any) -> Any:
+    row = HOLDER["memory"][1]
+    row[:] = [1.0, 2.0, 3.0]
+    return row + x
+
+
+@pytest.mark.parametrize("fn", [filled, filled_twice, row_filled])
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_what_a_function_writes_before_it_uses_it_is_its_own(
+    fn: Any, mode: Any
+) -> None:
+    """Also in the next capture, and where others write the array between the runs."""
+    expected = fn(X)
+    SCRATCH[:] = HOLDER["memory"][:] = 0.0
+    for number in range(3):
+        graph = co.make_fx(fn, tracing_mode=mode)(X)
+        SCRATCH[:] = HOLDER["memory"][:] = 77.0 + number
+        np.testing.assert_array_equal(graph(X), expected)
+
+
 def test_the_error_of_a_function_is_its_own() -> None:
     def fn(x: Any) -> Any:
         b = np.ones(3)

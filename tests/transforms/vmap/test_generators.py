@@ -90,38 +90,51 @@ def test_a_generator_that_is_not_used() -> None:
 
 
 def _draws_at_times() -> Any:
-    """A function that draws when the flag in its closure is set."""
+    """A function that draws once it has got a generator."""
+    held: list[Any] = [None]
+
+    def fn(x: Any) -> Any:
+        return x + held[0].normal() if held[0] else x * 2.0
+
+    return co.vmap(fn), held
+
+
+def test_a_function_that_can_reach_a_generator_is_watched_in_each_run() -> None:
     rng, flag = np.random.default_rng(5), [False]
 
     def fn(x: Any) -> Any:
         return x + rng.normal() if flag[0] else x * 2.0
 
-    return co.vmap(fn), flag
-
-
-def test_settings_decide_which_runs_are_watched() -> None:
-    """As for grad: "first" the first that ends, "always" each one, "never" none."""
-    run, flag = _draws_at_times()
-    run(X)
-    flag[0] = True
-    assert run(X).shape == X.shape
-    co.config.checks = "always"
-    run, flag = _draws_at_times()
+    run = co.vmap(fn)
     run(X)
     flag[0] = True
     with pytest.raises(co.VmapError, match="draws from a Generator"):
         run(X)
+
+
+def test_settings_decide_which_runs_are_watched() -> None:
+    """As for grad: "first" the first that ends, "always" each one, "never" none."""
+    run, held = _draws_at_times()
+    run(X)
+    held[0] = GLOBAL
+    assert run(X).shape == X.shape
+    co.config.checks = "always"
+    run, held = _draws_at_times()
+    run(X)
+    held[0] = GLOBAL
+    with pytest.raises(co.VmapError, match="draws from a Generator"):
+        run(X)
     co.config.checks = "never"
-    run, flag = _draws_at_times()
-    flag[0] = True
+    run, held = _draws_at_times()
+    held[0] = GLOBAL
     assert run(X).shape == X.shape
 
 
 def test_settings_that_change_later_count() -> None:
     """Also for a function that vmap has taken before."""
-    run, flag = _draws_at_times()
+    run, held = _draws_at_times()
     run(X)
-    flag[0] = True
+    held[0] = GLOBAL
     run(X)
     co.config.checks = "always"
     with pytest.raises(co.VmapError):
@@ -130,9 +143,9 @@ def test_settings_that_change_later_count() -> None:
 
 def test_runs_chosen_at_random() -> None:
     """`on_failure` says what a draw in one of them does."""
-    run, flag = _draws_at_times()
+    run, held = _draws_at_times()
     run(X)
-    flag[0] = True
+    held[0] = GLOBAL
     co.config.sample_checks = 1.0
     co.config.on_failure = "warn"
     with pytest.warns(co.CustomOpWarning, match="draws from a Generator"):

@@ -270,3 +270,70 @@ def test_pointwise_with_constants() -> None:
     np.testing.assert_array_equal(out, X[:, 0, None, None] * Y)
     out = vmap(lambda x, z: pointwise(x, 2.0, z=z), in_dims=(0, 1))(X[:, 0], Y)
     np.testing.assert_array_equal(out, X[:, :1] * 2 + Y.T)
+
+
+# ---- how rows lie in memory ----
+
+
+def _stacked_and_written(x: Any) -> Any:
+    y = np.stack([x, x + 1.0])
+    same = y.astype(float, order="C", copy=False)
+    y *= 2.0
+    return y, same
+
+
+def _outer_and_written(x: Any) -> Any:
+    y = x[None] * np.array([1.0, 2.0])[:, None]
+    flat = y.reshape(-1)
+    flat += 1.0
+    return y, flat
+
+
+@pytest.mark.parametrize("fn", [_stacked_and_written, _outer_and_written])
+@pytest.mark.parametrize("around", [lambda run: run, co.compile, co.vmap])
+@pytest.mark.parametrize("in_dims", [0, 1])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_views_are_those_of_a_row_wherever_the_batch_axis_lies(
+    fn: Any, around: Any, in_dims: int, order: Any
+) -> None:
+    rows = np.array(X, order=order)
+    run = around(co.vmap(fn, in_dims))
+    found = run(rows[None]) if around is co.vmap else run(rows)
+    wanted = [fn(row.copy()) for row in np.moveaxis(rows, in_dims, 0)]
+    for a, b in zip(found, zip(*wanted, strict=True), strict=True):
+        np.testing.assert_array_equal(a[0] if around is co.vmap else a, np.stack(b))
+
+
+@pytest.mark.parametrize("in_dims", [0, 1])
+def test_operators_inside_of_a_function_write_into_the_batch(in_dims: int) -> None:
+    """Also where the function computes on a copy in another layout."""
+    op = define("(Array(a!) x, float v) -> ()", lambda x, v: x.fill(v), ("x",))
+    op.register_vmap(lambda info, dims, x, v: (x.fill(v), None))
+
+    def fn(x: Any) -> Any:
+        op(x[1:], 3.0)
+        return x * 2.0
+
+    batch, wanted = np.zeros((3, 3)), np.zeros((3, 3))
+    np.moveaxis(wanted, in_dims, 0)[:, 1:] = 3.0
+    found = vmap(fn, in_dims=in_dims)(batch)
+    np.testing.assert_array_equal(batch, wanted)
+    np.testing.assert_array_equal(found, np.moveaxis(wanted, in_dims, 0) * 2.0)
+
+
+@loops
+def test_the_result_of_a_loop_lies_as_that_of_the_kernel() -> None:
+    """A reversed result is not packed: its raveled form is a copy."""
+    op = define(
+        "(Array x) -> Array", lambda x: np.ascontiguousarray((x * 3.0)[::-1])[::-1]
+    )
+
+    def fn(x: Any) -> Any:
+        y = op(x)
+        flat = y.ravel()
+        y *= 2.0
+        return y, flat
+
+    batch = np.arange(12.0).reshape(2, 2, 3)
+    for a, b in zip(vmap(fn)(batch), zip(*map(fn, batch), strict=True), strict=True):
+        np.testing.assert_array_equal(a, np.stack(b))

@@ -83,21 +83,22 @@ reveal_type(co.grad(loss))
 reveal_type(co.grad(generic))
 # by mypy: def [T <: Array] (T, y: T) -> T
 # by pyright: (ArrayT@generic, y: ArrayT@generic) -> ArrayT@generic
+# by plugin: def [R <: Array] (R, y: R) -> R
 reveal_type(co.grad(shown))
 # by mypy: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 # by pyright: (FakeArray, k: int = 1, *, name: str = "") -> FakeArray
 reveal_type(co.grad(loss, 1))
-# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
-# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+# by mypy: def (FakeArray, int, *, name: str =) -> int
+# by pyright: (FakeArray, int, *, name: str = "") -> int
 reveal_type(co.grad(loss, (0, 1)))
-# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> tuple[Any, ...]
-# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> tuple[Any, ...]
+# by mypy: def (FakeArray, int, *, name: str =) -> tuple[FakeArray, int]
+# by pyright: (FakeArray, int, *, name: str = "") -> tuple[FakeArray, int]
 reveal_type(co.value_and_grad(loss))
 # by mypy: def (FakeArray, k: int =, *, name: str =) -> tuple[float, FakeArray]
 # by pyright: (FakeArray, k: int = 1, *, name: str = "") -> tuple[float, FakeArray]
 reveal_type(co.value_and_grad(loss, (0, 1)))
-# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> tuple[float, tuple[Any, ...]]
-# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> tuple[float, tuple[Any, ...]]
+# by mypy: def (FakeArray, int, *, name: str =) -> tuple[float, tuple[FakeArray, int]]
+# by pyright: (FakeArray, int, *, name: str = "") -> tuple[float, tuple[FakeArray, int]]
 reveal_type(co.vjp(of_one, array))
 # by mypy: tuple[FakeArray, def (FakeArray) -> tuple[FakeArray]]
 # by pyright: tuple[FakeArray, (FakeArray) -> tuple[FakeArray]]
@@ -110,9 +111,11 @@ reveal_type(co.jvp(generic, (array, array), (array, array)))
 reveal_type(co.jacrev(loss))
 # by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
 # by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+# by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.jacfwd(loss))
 # by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
 # by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+# by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.hessian(generic))
 # by mypy: def [R <: Array] (R, y: R) -> Any
 # by pyright: (x: ArrayT@generic, /, y: ArrayT@generic) -> Any

@@ -120,6 +120,31 @@ def too_many(ctx: Any, left: F64, right: F64) -> Any:
 
 
 split.register_autograd(too_many)
+
+
+@co.custom_op("plugin_fail::stretch", mutates_args=())
+def stretch(x: F64, by: float) -> F64:
+    return x * by
+
+
+def of_both(ctx: Any, grad: F64) -> Any:
+    if ctx.needs_input_grad[0]:
+        return grad, grad  # plugin: customop-autograd
+    if ctx.needs_input_grad[1]:
+        return grad, grad * 2  # plugin: customop-autograd
+    if len(ctx.needs_input_grad) > 2:
+        return {"x": grad, "by": 1.0}  # plugin: customop-autograd
+    return grad, None
+
+
+def as_declared(ctx: Any, grad: F64) -> tuple[F64, F64]:
+    both = (grad, grad)
+    return both if ctx.needs_input_grad[0] else both[:2]
+
+
+stretch.register_autograd(of_both)
+stretch.register_autograd(as_declared)  # plugin: customop-autograd
+stretch.register_autograd(lambda ctx, grad: (grad, 0.0))  # plugin: customop-autograd
 fill.register_autograd(backward)  # plugin: customop-autograd
 
 # ---- batches and tangents ----

@@ -183,7 +183,7 @@ def of_both(ctx: Any, grad: F64) -> Any:
     if ctx.k == 1:
         return {"x": grad, **rest}
     if ctx.k == 2:
-        return {"y": grad, "k": 2.0, "x": None}
+        return {"y": grad, "k": None, "x": None}
     if ctx.k == 3:
         return (grad,) * 2
     if ctx.k == 4:

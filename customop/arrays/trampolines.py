@@ -1,0 +1,420 @@
+"""Copies of code objects in which calls, subscripts and writes go through hooks.
+
+No instruction moves. One that is to be hooked becomes a jump to a stub behind the end of
+the code, which does the work and jumps back. So jumps, lines and exception handlers stay
+as they are, and the source is not needed.
+
+A stub calls its hook by an operator, ``(a, b) @ hook``, since the instructions that
+prepare a call differ from version to version: BUILD_TUPLE, LOAD_CONST, BINARY_OP.
+Source: the CPython sources of 3.11.7, 3.12.1 and 3.13.0, ``Objects/locations.md`` and
+``Objects/exception_handling_notes.txt``.
+"""
+
+from __future__ import annotations
+
+import dis
+import opcode
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, Final
+
+VERSION: Final = sys.version_info[:2]
+# The versions whose bytecode is known here. On others code stays as it is.
+IS_KNOWN: Final = (3, 11) <= VERSION <= (3, 13) and sys.implementation.name == "cpython"
+
+_OPS = dis.opmap
+_caches: Any = getattr(opcode, "_inline_cache_entries", {})
+_MATMUL: Final = 4  # the argument of BINARY_OP
+_NULL_AFTER: Final = VERSION >= (
+    3,
+    13,
+)  # whether a call has its null above the function
+_HAS_METHOD_BIT: Final = VERSION >= (3, 12)  # LOAD_METHOD is LOAD_ATTR with a bit
+# Two instructions in one, of 3.13.
+_PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+}
+_LOADS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK")
+
+
+class Hook:
+    """A constant of a copy; stubs call its function."""
+
+    __slots__ = ("fn",)
+    __array_ufunc__ = None
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn: Callable[..., Any] = fn
+
+    def __rmatmul__(self, args: tuple[Any, ...]) -> Any:
+        return self.fn(*args)
+
+
+def is_hooked(code: CodeType) -> bool:
+    """Return whether code is such a copy."""
+    return code.co_consts[-1:] != () and type(code.co_consts[-1]) is Hook
+
+
+def runs_put(code: CodeType, at: int) -> bool:
+    """Return whether an instruction of a copy is a hook for ``c[key] = value``."""
+    index = len(code.co_consts) - 1
+    before = (code.co_code[at - 2], code.co_code[at - 1]) if at > 1 else None
+    return is_hooked(code) and before == (_OPS["LOAD_CONST"], index & 255)
+
+
+def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
+    """Make a copy of code, and of the code of functions inside of it.
+
+    Parameters
+    ----------
+    code : code
+    call : Hook
+        ``call(f)`` returns what is called in place of `f`.
+    get : Hook
+        ``get(c, key)`` returns ``c[key]``.
+    put : Hook
+        ``put(value, c, key)`` writes ``c[key] = value`` and returns the new value of the
+        local variable that holds `c`.
+
+    Returns
+    -------
+    code
+        `code` itself for versions of Python that are not known.
+    """
+    if not IS_KNOWN or is_hooked(code):
+        return code
+    consts = [
+        hooked(c, call, get, put) if isinstance(c, CodeType) else c
+        for c in code.co_consts
+    ]
+    return _Copy(code, [*consts, call, get, put]).made()
+
+
+class _Copy:
+    """The parts of a copy while it is made."""
+
+    def __init__(self, code: CodeType, consts: list[Any]) -> None:
+        self.code = code
+        self.consts = consts
+        self.raw = bytearray(code.co_code)
+        self.stubs = b""
+        self.lines = b""
+        self.handlers = b""
+        self.line: int = _last_line(code.co_linetable, code.co_firstlineno)
+        parse: Any = getattr(dis, "_parse_exception_table")  # noqa: B009  # not in stubs
+        self.entries: Any = parse(code)
+
+    def made(self) -> CodeType:
+        steps = [*dis.get_instructions(self.code)]
+        callees = _callees(steps)
+        prefix = 0
+        seen: list[dis.Instruction] = []
+        for step in steps:
+            if step.opname == "EXTENDED_ARG":
+                prefix += 2
+                continue
+            start, size = step.offset - prefix, prefix + 2 + 2 * _cache_of(step.opname)
+            is_callee = step.offset in callees
+            body = self._body(step, seen, is_callee=is_callee)
+            if not prefix and (load := _local_callee(step, seen, callees)):
+                start, size, body = seen[-1].offset, 4, self._called(load)
+            seen.append(step)
+            prefix = 0
+            if body is not None and size >= 4:
+                self._redirect(step, start, size, body)
+        return self.code.replace(
+            co_code=bytes(self.raw) + self.stubs,
+            co_consts=tuple(self.consts),
+            co_stacksize=self.code.co_stacksize + 3,
+            co_linetable=self.code.co_linetable + self.lines,
+            co_exceptiontable=self.code.co_exceptiontable + self.handlers,
+        )
+
+    def _body(
+        self,
+        step: dis.Instruction,
+        seen: Sequence[dis.Instruction],
+        *,
+        is_callee: bool,
+    ) -> bytes | None:
+        """Return the stub of an instruction, or None."""
+        name, arg = step.opname, step.arg or 0
+        call = self._hook(1, _CALLED)
+        if name == "LOAD_GLOBAL" and arg & 1:
+            return self._called(step) if is_callee else None
+        if name == "LOAD_METHOD" or _is_method(step):
+            load = "LOAD_ATTR" if name == "LOAD_METHOD" else name
+            index = arg & ~1 if _HAS_METHOD_BIT else arg
+            body = _unit(load, index) + call + _unit("PUSH_NULL")
+            return body if _NULL_AFTER else body + _unit("SWAP", 2)
+        if name == "BINARY_SUBSCR":
+            return self._hook(2, _GOT) + (call if is_callee else b"")
+        if name == "STORE_SUBSCR" and (store := _store_of_local(seen)):
+            return self._hook(3, _PUT) + store
+        return _unit(name, arg) + call if is_callee and name in _COMPUTED else None
+
+    def _called(self, load: dis.Instruction) -> bytes:
+        """Return the stub of a call of a name, which loads the null of the call, too."""
+        arg = load.arg or 0
+        if load.opname in _PAIRS:
+            first, second = _PAIRS[load.opname]
+            body = _unit(first, arg >> 4) + _unit(second, arg & 15)
+        else:
+            is_global = load.opname == "LOAD_GLOBAL"
+            body = _unit(load.opname, arg & ~1 if is_global else arg)
+        body += self._hook(1, _CALLED)
+        null = _unit("PUSH_NULL")
+        return body + null if _NULL_AFTER else null + body
+
+    def _hook(self, count: int, which: int) -> bytes:
+        index = len(self.consts) + which
+        return (
+            _unit("BUILD_TUPLE", count)
+            + _unit("LOAD_CONST", index)
+            + _unit("BINARY_OP", _MATMUL)
+        )
+
+    def _redirect(
+        self, step: dis.Instruction, start: int, size: int, body: bytes
+    ) -> None:
+        """Let an instruction jump to a stub, which jumps back behind it."""
+        at = len(self.raw) + len(self.stubs)
+        there = (at - (start + 4)) // 2
+        back = _jump_size("JUMP_BACKWARD")
+        here = (at + len(body) + back - (start + size)) // 2
+        if max(there, here) > _FARTHEST:
+            return
+        nothing = bytes([_OPS["NOP"], 0]) * ((size - 4) // 2)
+        self.raw[start : start + size] = _jump("JUMP_FORWARD", there) + nothing
+        body += _jump("JUMP_BACKWARD", here)
+        self.stubs += body
+        self._locate(step, len(body) // 2)
+        for entry in self.entries:
+            if entry.start <= step.offset < entry.end:
+                self.handlers += (
+                    _exception_number(at // 2, is_first=True)
+                    + _exception_number(len(body) // 2)
+                    + _exception_number(entry.target // 2)
+                    + _exception_number(entry.depth << 1 | entry.lasti)
+                )
+
+    def _locate(self, step: dis.Instruction, count: int) -> None:
+        """Give a stub the place of its instruction in the source."""
+        place = step.positions
+        while count:
+            units = min(count, 8)
+            count -= units
+            if place is None or None in place:
+                self.lines += bytes([128 | _NO_PLACE << 3 | units - 1])
+                continue
+            line, end_line, column, end = place
+            assert line is not None
+            assert end_line is not None
+            assert column is not None
+            assert end is not None
+            self.lines += bytes([128 | _LONG_PLACE << 3 | units - 1])
+            self.lines += _signed(line - self.line) + _number(end_line - line)
+            self.lines += _number(column + 1) + _number(end + 1)
+            self.line = line
+
+
+# The places of the hooks among the constants, from the end.
+_CALLED: Final = -3
+_GOT: Final = -2
+_PUT: Final = -1
+# Kinds of entries in tables of places.
+_NO_PLACE: Final = 15
+_LONG_PLACE: Final = 14
+# A jump has one extended argument.
+_FARTHEST: Final = 0xFFFF
+
+
+# Instructions that may compute what is then called, besides subscripts.
+_COMPUTED: Final = ("LOAD_ATTR", "LOAD_GLOBAL", "CALL")
+
+
+# ---- which instructions are calls ----
+# A call takes a null, what is called, and the arguments. Up to 3.12 the null is pushed
+# before anything else: that of ``functions[i](x)`` stands before the load of the list.
+
+
+def _callees(steps: Sequence[dis.Instruction]) -> set[int]:
+    """Return the offsets of the instructions that complete what is then called."""
+    found = set()
+    for i, step in enumerate(steps):
+        is_global = step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1 == 1
+        if not is_global and step.opname != "PUSH_NULL":
+            continue
+        if _NULL_AFTER:
+            last: dis.Instruction | None = step if is_global else steps[i - 1]
+        else:
+            # LOAD_GLOBAL pushes the null, too.
+            last = _callee_after(steps[i + (not is_global) :], -1 if is_global else 0)
+        found |= {last.offset} if last is not None else set()
+    return found
+
+
+def _callee_after(
+    steps: Sequence[dis.Instruction], start: int
+) -> dis.Instruction | None:
+    """Return the instruction that completes the callee whose null is below it.
+
+    It is the last one that leaves one value, before the call takes that.
+    """
+    height: int | None = start
+    found = None
+    heights: dict[int, int] = {}
+    for step in steps:
+        height = heights.get(step.offset, height)
+        if height is None:
+            return None
+        if step.opcode in dis.hasjrel:
+            heights.setdefault(step.argval, height + _effect(step, is_jump=True))
+        height += _effect(step)
+        if step.opname == "PRECALL":  # 3.11 takes the arguments away in two steps
+            continue
+        if height < 1 and found is not None:
+            return found
+        if height == 1 and step.opcode not in dis.hasjrel:
+            found = step
+        if step.opname.startswith(("JUMP_FORWARD", "RETURN", "RAISE", "RERAISE")):
+            height = None
+    return None
+
+
+def _local_callee(
+    step: dis.Instruction, seen: Sequence[dis.Instruction], callees: set[int]
+) -> dis.Instruction | None:
+    """Return the load of a local function, if its null stands directly beside it."""
+    if not seen or step.is_jump_target or seen[-1].offset + 2 != step.offset:
+        return None
+    null, load = (step, seen[-1]) if _NULL_AFTER else (seen[-1], step)
+    is_load = load.opname in (*_LOADS, *_PAIRS) and load.offset in callees
+    return load if is_load and null.opname == "PUSH_NULL" else None
+
+
+def _is_method(step: dis.Instruction) -> bool:
+    """Return whether an attribute is loaded as a method to call, with its null."""
+    is_attribute = step.opname in ("LOAD_ATTR", "LOAD_SUPER_ATTR")
+    return is_attribute and _HAS_METHOD_BIT and (step.arg or 0) & 1 == 1
+
+
+def _effect(step: dis.Instruction, *, is_jump: bool = False) -> int:
+    """Return by how much an instruction changes the height of the stack."""
+    has_arg = step.opcode >= dis.HAVE_ARGUMENT
+    return dis.stack_effect(step.opcode, step.arg if has_arg else None, jump=is_jump)
+
+
+def _store_of_local(seen: Sequence[dis.Instruction]) -> bytes | None:
+    """Return the instruction that stores the container of ``container[key] = value``.
+
+    None if the container is not a local variable, or the key has jumps inside.
+    """
+    height = 0
+    for j in range(len(seen) - 1, 0, -1):
+        step = seen[j]
+        if step.is_jump_target or step.opcode in dis.hasjrel:
+            return None
+        if step.opname.startswith(("SWAP", "COPY", "RAISE", "RETURN")):
+            return None
+        height -= _effect(step)
+        if height == -2 and step.opname == "LOAD_FAST_LOAD_FAST":  # container and key
+            return _unit("STORE_FAST", (step.arg or 0) >> 4)
+        if height < -1:
+            return None
+        if height == -1:
+            return _store_like(seen[j - 1])
+    return None
+
+
+def _store_like(load: dis.Instruction) -> bytes | None:
+    arg = load.arg or 0
+    if load.opname == "LOAD_FAST_LOAD_FAST":  # value and container
+        return _unit("STORE_FAST", arg & 15)
+    if load.opname not in _LOADS:
+        return None
+    return _unit("STORE_DEREF" if load.opname == "LOAD_DEREF" else "STORE_FAST", arg)
+
+
+# ---- bytes ----
+
+
+def _cache_of(name: str) -> int:
+    """Return the number of cache units that follow an instruction."""
+    found: int = (
+        _caches.get(name, 0) if isinstance(_caches, dict) else _caches[_OPS[name]]
+    )
+    return found
+
+
+def _unit(name: str, arg: int = 0) -> bytes:
+    prefix = bytes([_OPS["EXTENDED_ARG"], arg >> 8]) if arg > 255 else b""
+    return prefix + bytes([_OPS[name], arg & 255]) + bytes(2 * _cache_of(name))
+
+
+def _jump(name: str, arg: int) -> bytes:
+    """Write a jump, always of the same length."""
+    prefix = bytes([_OPS["EXTENDED_ARG"], arg >> 8])
+    return prefix + bytes([_OPS[name], arg & 255]) + bytes(2 * _cache_of(name))
+
+
+def _jump_size(name: str) -> int:
+    return 4 + 2 * _cache_of(name)
+
+
+def _number(value: int) -> bytes:
+    """Write a number for the table of places, the lowest six bits first."""
+    found = []
+    while value >= 64:
+        found.append(64 | value & 63)
+        value >>= 6
+    return bytes([*found, value])
+
+
+def _signed(value: int) -> bytes:
+    return _number((-value << 1) | 1 if value < 0 else value << 1)
+
+
+def _exception_number(value: int, *, is_first: bool = False) -> bytes:
+    """Write a number for the table of handlers, the highest six bits first."""
+    parts = [value & 63]
+    while value >= 64:
+        value >>= 6
+        parts.append(value & 63)
+    parts.reverse()
+    found = [part | 64 for part in parts[:-1]] + [parts[-1]]
+    found[0] |= 128 if is_first else 0
+    return bytes(found)
+
+
+def _last_line(table: bytes, line: int) -> int:
+    """Return the line that the last entry of a table of places counts from."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            part = table[at]
+            at += 1
+            value |= (part & 63) << shift
+            shift += 6
+            if not part & 64:
+                return value
+
+    while at < len(table):
+        kind = table[at] >> 3 & 15
+        at += 1
+        if kind in (13, _LONG_PLACE):
+            moved = number()
+            line += -(moved >> 1) if moved & 1 else moved >> 1
+            for _ in range(3 if kind == _LONG_PLACE else 0):
+                number()
+        elif kind in (10, 11, 12):
+            line += kind - 10
+            at += 2
+        elif kind != _NO_PLACE:
+            at += 1
+    return line

@@ -1,0 +1,300 @@
+"""The back end "native": graphs as tables, and NumPy's code for what they do not cover."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import CPU
+from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
+from customop.compiling.native_backend.door import (
+    CHANGED,
+    UNSETTLED,
+    DoorInput,
+    accept_errstate,
+    make_door,
+)
+from customop.compiling.native_backend.driver import driver
+from customop.compiling.native_backend.memory import (
+    COPIED,
+    MemoryPlan,
+    address_of,
+    span_of,
+)
+from customop.compiling.native_backend.object_layout import why_not_native
+from customop.compiling.native_backend.operator_rows import RULES
+from customop.compiling.native_backend.planning import AnyArray, TablePlan
+from customop.compiling.native_backend.result_layout import Finished, ResultPlan
+from customop.compiling.native_backend.tables import NativeProgram
+from customop.compiling.native_backend.ufunc_loops import DTYPES, NotNative
+from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.report import NodeGroup
+from customop.config import config
+from customop.core.table import changing, finalized
+from customop.forks import free_after_fork
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, PLACEHOLDER, Node
+from customop.graph.replay import is_plain
+
+_RULES: Final = {**RULES, **RULES_OF_CONTROL}
+# Plans for arguments of other classes, sizes or strides.
+_PLANS: Final = 8
+
+
+def build(module: GraphModule) -> Callable[..., list[Any]]:
+    """Return a function from the leaves of the inputs to a list of those of the result.
+
+    Parameters
+    ----------
+    module : GraphModule
+
+    Returns
+    -------
+    callable
+        It does not check the guards of the graph. Its attribute `explain` gives the calls
+        that run as Python.
+    """
+    why = _reason_against(module)
+    if why:
+        run: Any = build_numpy(module)
+        others = getattr(run, "explain", list)
+        run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
+    else:
+        run = NativeCode(module).function
+    made: Callable[..., list[Any]] = run
+    return made
+
+
+def _named(run: Any, explain: Callable[[], Any]) -> Any:
+    def function(*leaves: Any) -> Any:
+        return run(*leaves)
+
+    made: Any = function
+    made.explain, made.code = explain, getattr(run, "code", None)
+    return made
+
+
+def _reason_against(module: GraphModule) -> str:
+    """Return why a graph is left to NumPy's code; empty if it is not."""
+    unfit = why_not_native()
+    if unfit:
+        return unfit
+    if not all(is_plain(type(v)) for v in module.graph.constants.values()):
+        return "it holds values of another library"
+    for node in module.graph.nodes:
+        value = node.val
+        if isinstance(value, FakeArray) and value.device != CPU.name:
+            return "it holds arrays of another device"
+        if node.is_checked:
+            return f"{node} is checked"
+        if node.op == CALL and not node.is_pure:
+            return f"{node} writes or draws"
+    return ""
+
+
+class NativeCode:
+    """The function of a graph: a table for each kind of arguments.
+
+    Attributes
+    ----------
+    function : callable
+        Of the leaves of the inputs.
+    """
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module: GraphModule = module
+        self._numpy: Any = None
+        self._plans: dict[Any, GraphProgram | str] = {}
+        self._lock: Any = free_after_fork(threading.RLock())
+        # The count of changes of tables for which the kernels are right.
+        self._seen: int = changing.count
+        self._door: Callable[..., Any] = self._planned
+        self.function: Any = self._made()
+
+    def _made(self) -> Any:
+        table, again = changing, self._run_again
+
+        def forward(*leaves: Any) -> Any:
+            if table.count != self._seen:
+                return again(*leaves)
+            return self._door(*leaves)
+
+        made: Any = forward
+        made.explain = self.explain
+        return made
+
+    def explain(self) -> list[NodeGroup]:
+        """Return what runs as Python, and why, for each kind of arguments."""
+        found = []
+        for program in self._plans.values():
+            if isinstance(program, str):
+                found.append(NodeGroup([], "NumPy code", program))
+            else:
+                found += program.explain()
+        return found
+
+    # ---- plans ----
+
+    def _planned(self, *leaves: Any) -> Any:
+        """Run the plan for arguments, which is made now if there is none."""
+        key = tuple([_signature(leaf) for leaf in leaves])
+        program = self._plans.get(key)
+        if program is None:
+            with self._lock:
+                program = self._plans.get(key) or self._make(key, leaves)
+        if isinstance(program, str):
+            return self._by_numpy(0, *leaves)
+        self._door = program.run
+        return program.run(*leaves)
+
+    def _make(self, key: Any, leaves: Sequence[Any]) -> GraphProgram | str:
+        if len(self._plans) >= _PLANS:
+            return "there are plans for too many kinds of arguments"
+        made: GraphProgram | str
+        try:
+            made = GraphProgram(self._module, leaves, self._fallback)
+        except NotNative as reason:
+            made = str(reason)
+        self._plans[key] = made
+        return made
+
+    def _fallback(self, code: int, *leaves: Any) -> Any:
+        """Run a call that is not as planned."""
+        if code == CHANGED:
+            key = tuple([_signature(leaf) for leaf in leaves])
+            program = self._plans.get(key)
+            if program is None:
+                return self._planned(*leaves)
+            if not isinstance(program, str) and program.run is not self._door:
+                return self._planned(*leaves)
+        return self._by_numpy(code, *leaves)
+
+    def _by_numpy(self, code: int, *leaves: Any) -> Any:
+        del code
+        if self._numpy is None:
+            with self._lock:
+                if self._numpy is None:
+                    self._numpy = build_numpy(self._module)
+        return self._numpy(*leaves)
+
+    def _run_again(self, *leaves: Any) -> Any:
+        """Run where an operator has changed, or each call is to be checked."""
+        if config.checks != "first":
+            return self._module.run_list(*leaves)
+        with finalized, changing:
+            if self._seen != changing.count:
+                self._plans = {}
+                self._door = self._planned
+                self._seen = changing.count
+        return self.function(*leaves)
+
+
+def _signature(leaf: Any) -> Any:
+    """Return what a plan depends on in an argument."""
+    if type(leaf) is np.ndarray:
+        return leaf.dtype, leaf.shape, leaf.strides, leaf.flags.aligned
+    return type(leaf)
+
+
+# ---- the table of a graph ----
+
+
+class GraphProgram:
+    """The table of a graph for arguments of one kind, and how it is called.
+
+    Attributes
+    ----------
+    run : callable
+        Of the leaves of the inputs; the fallback where a call is not as planned.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        leaves: Sequence[Any],
+        fallback: Callable[..., Any],
+    ) -> None:
+        self._program: NativeProgram = NativeProgram(driver())
+        program = self._program
+        self._memory: MemoryPlan = MemoryPlan()
+        table = program.table()
+        placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
+        pairs = [
+            self._stand_in(leaf, node)
+            for leaf, node in zip(leaves, placeholders, strict=True)
+        ]
+        arrays = [array for _, array in pairs]
+        scalars = [
+            node
+            for node, (kind, _) in zip(placeholders, pairs, strict=True)
+            if kind == "scalar"
+        ]
+        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, build)
+        plan.scalars.update(scalars)
+        inputs = [self._input(kind, array) for kind, array in pairs]
+        plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
+        plan.make()
+        plan.fuse_all()
+        self._plan: TablePlan = plan
+        self._count: int = len(table)
+        results = ResultPlan(plan, placeholders)
+        finishes = results.is_finished_in_python
+
+        def fall(code: int, *leaves: Any) -> Any:
+            if code == UNSETTLED and accept_errstate(program):
+                return door(*leaves)
+            found = fallback(code, *leaves)
+            return Finished(found) if finishes else found
+
+        door = make_door(program, table, inputs, results.of_door, fall)
+        self.run: Callable[..., Any] = results.finishing(door) if finishes else door
+
+    def _stand_in(self, leaf: Any, node: Node) -> tuple[str, AnyArray]:
+        """Return how an argument is given, and the memory that stands for it."""
+        kind = "array" if type(leaf) is np.ndarray else "scalar"
+        if not isinstance(node.val, FakeArray) or not isinstance(
+            leaf, (np.ndarray, np.generic)
+        ):
+            raise NotNative(f"the argument {node} is a {type(leaf).__name__}")
+        if leaf.dtype.char not in DTYPES or not leaf.dtype.isnative:
+            raise NotNative(f"the argument {node} is an array of {leaf.dtype}")
+        if not leaf.flags.aligned:
+            raise NotNative(f"the argument {node} is not aligned")
+        if kind == "scalar":
+            return kind, self._memory.new(leaf.itemsize).array((), leaf.dtype)
+        if type(leaf) is not np.ndarray:
+            raise NotNative(f"the argument {node} is a {type(leaf).__name__}")
+        low, high = span_of(leaf)
+        block = self._memory.new(high - low)
+        offset = block.offset + address_of(leaf) - low
+        return kind, np.ndarray(
+            leaf.shape, leaf.dtype, block.chunk, offset, leaf.strides
+        )
+
+    def _input(self, kind: str, array: AnyArray) -> DoorInput:
+        low, high = span_of(array)
+        start = address_of(array)
+        is_dense = low == start and high - low == array.nbytes
+        return DoorInput(
+            kind,
+            array.dtype,
+            array.shape,
+            array.strides,
+            start,
+            low,
+            high,
+            is_copied=is_dense and array.nbytes <= COPIED,
+        )
+
+    def explain(self) -> list[NodeGroup]:
+        """Return the rows, and the calls that run as Python."""
+        done = f"table of {self._count} rows, {self._memory.nbytes} bytes"
+        islands = self._plan.islands.items()
+        return [
+            NodeGroup([], done),
+            *[NodeGroup([node.name], "call", island.why) for node, island in islands],
+        ]

@@ -1,0 +1,399 @@
+"""Inner loops for which NumPy has no ufunc: copies, casts, choices, rows by their number.
+
+They have the form of NumPy's own loops and are made when they are first needed. Casts that C
+leaves undefined, numbers of rows that are out of bounds and the like stop the run, so that
+NumPy does the whole call and warns or raises as it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from customop.compiling.native_backend.driver import LEFT, LOOP_PARAMETERS
+from customop.compiling.native_backend.machine_code import (
+    MachineFunction,
+    build,
+    splat,
+    vector,
+)
+from customop.compiling.native_backend.tables import (
+    CLEARED,
+    QUIET,
+    WATCHED,
+    InnerLoop,
+)
+
+# ---- copies and choices ----
+
+
+@cache
+def copy_loop(itemsize: int) -> InnerLoop:
+    """Return the loop that copies items: data are source and target."""
+    kind = _WORDS.get(itemsize)
+
+    def body(code: MachineFunction, places: list[str], lanes: int) -> None:
+        source, target = places
+        if kind is None:
+            code.copy(target, source, itemsize)
+        else:
+            note = _aligned(itemsize)
+            value = code.load(vector(kind, lanes), source, note)
+            code.store(vector(kind, lanes), value, target, note)
+
+    sizes = (itemsize, itemsize)
+    lanes = 1 if kind is None else _LANES
+    return InnerLoop(_elementwise("copy", sizes, body, lanes), flags=QUIET)
+
+
+@cache
+def where_loop(itemsize: int) -> InnerLoop | None:
+    """Return the loop of ``where``: data are the condition, two values and the result.
+
+    Returns
+    -------
+    InnerLoop or None
+        None if items have an unusual size.
+    """
+    kind = _WORDS.get(itemsize)
+    if kind is None:
+        return None
+
+    def body(code: MachineFunction, places: list[str], lanes: int) -> None:
+        condition, a, b, target = places
+        note, items = _aligned(itemsize), vector(kind, lanes)
+        bits = _is_not_zero(
+            code, code.load(vector("i8", lanes), condition, ", align 1"), lanes
+        )
+        first, second = code.load(items, a, note), code.load(items, b, note)
+        value = code.let(
+            f"select {vector('i1', lanes)} {bits}, {items} {first}, {items} {second}"
+        )
+        code.store(items, value, target, note)
+
+    sizes = (1, itemsize, itemsize, itemsize)
+    return InnerLoop(_elementwise("where", sizes, body), flags=QUIET)
+
+
+@cache
+def move_loop() -> InnerLoop:
+    """Return the loop that copies memory: data are source and target, dims the bytes."""
+    code = MachineFunction("move", LOOP_PARAMETERS)
+    source, target = code.words("%data", ("ptr", "ptr"))
+    code.copy(target, source, code.load("i64", "%dims"))
+    code.give("i32", 0)
+    return InnerLoop(build([code])["move"], flags=QUIET)
+
+
+_WORDS: Final = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
+
+
+def _aligned(itemsize: int) -> str:
+    return f", align {min(itemsize, 8)}"
+
+
+# Items that one step of a loop handles where all operands are contiguous.
+_LANES: Final = 8
+
+# Writes the code for some neighboring items, given where each operand has them, and how
+# many there are. It may return a bit for each that says that it is left to NumPy.
+_Body: TypeAlias = Callable[[MachineFunction, list[str], int], "str | None"]
+
+
+def _is_not_zero(code: MachineFunction, value: str, lanes: int) -> str:
+    """Return the bits of bytes that are not 0."""
+    return code.let(f"icmp ne {vector('i8', lanes)} {value}, zeroinitializer")
+
+
+def _elementwise(
+    name: str, sizes: tuple[int, ...], body: _Body, lanes: int = _LANES
+) -> int:
+    """Return the address of a loop over items, of these sizes in bytes.
+
+    Contiguous items are handled some at once, up to those that are left at the end.
+    """
+    code = MachineFunction(name, LOOP_PARAMETERS)
+    count = code.load("i64", "%dims")
+    starts = [code.word("%data", i, "ptr") for i in range(len(sizes))]
+    steps = [code.word("%strides", i) for i in range(len(sizes))]
+    done = code.variable("i64", 0)
+    left = code.variable("i1", "false")
+
+    def handle(number: str, width: int) -> None:
+        places = [
+            code.moved(start, code.mul(step, number))
+            for start, step in zip(starts, steps, strict=True)
+        ]
+        bits = body(code, places, width)
+        if bits is not None:
+            if width > 1:
+                bits = code.let(
+                    f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {bits})"
+                )
+            code.store("i1", code.let(f"or i1 {code.load('i1', left)}, {bits}"), left)
+
+    if lanes > 1:
+        is_plain = "true"
+        for step, size in zip(steps, sizes, strict=True):
+            is_plain = code.let(f"and i1 {is_plain}, {code.test('eq', step, size)}")
+        with code.when(is_plain):
+            groups = code.let(f"udiv i64 {count}, {lanes}")
+            with code.each(groups) as group:
+                handle(code.mul(group, lanes), lanes)
+            code.store("i64", code.mul(groups, lanes), done)
+    start = code.load("i64", done)
+    with code.each(code.sub(count, start)) as i:
+        handle(code.add(start, i), 1)
+    code.give("i32", code.choose(code.load("i1", left), "i32", LEFT, 0))
+    return build([code], further=_DECLARED)[name]
+
+
+_DECLARED: Final = f"declare i1 @llvm.vector.reduce.or.v{_LANES}i1(<{_LANES} x i1>)"
+
+
+# ---- casts ----
+
+
+@cache
+def cast_loop(source: np.dtype[Any], target: np.dtype[Any]) -> InnerLoop | None:
+    """Return the loop that casts items: data are source and target.
+
+    Floats that an integer cannot hold are left to NumPy.
+
+    Returns
+    -------
+    InnerLoop or None
+        None for dtypes that are not booleans, integers, float32, float64, complex64 or
+        complex128.
+    """
+    if source == target:
+        return copy_loop(source.itemsize)
+    if not (_is_plain(source) and _is_plain(target)):
+        return None
+    if source.kind == "c" and target.kind != "c":
+        return None  # NumPy warns that it discards imaginary parts
+
+    def body(code: MachineFunction, places: list[str], lanes: int) -> str | None:
+        start, goal = places
+        if source.kind != "c":
+            value = code.load(vector(_kind_of(source), lanes), start, _note(source))
+            made, left = _cast(code, value, source, _real(target), lanes)
+            kind = _kind_of(_real(target))
+            code.store(vector(kind, lanes), made, goal, _note(_real(target)))
+            if target.kind == "c":
+                code.store(kind, "0.0", code.moved(goal, target.itemsize // 2))
+            return left
+        for part in range(2):
+            place = code.moved(start, part * source.itemsize // 2)
+            value = code.load(_kind_of(_real(source)), place)
+            made, _ = _cast(code, value, _real(source), _real(target), lanes)
+            place = code.moved(goal, part * target.itemsize // 2)
+            code.store(_kind_of(_real(target)), made, place)
+        return None
+
+    sizes = (source.itemsize, target.itemsize)
+    flags = QUIET
+    if source.kind in "fc" and target.kind == source.kind:
+        flags = WATCHED
+    elif source.kind == "f" and target.kind in "iu":
+        flags = CLEARED  # code for unsigned numbers may raise some that mean nothing
+    lanes = 1 if target.kind == "c" else _LANES
+    return InnerLoop(_elementwise("cast", sizes, body, lanes), flags=flags)
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    return dtype.isnative and dtype.char in "?bBhHiIlLqQfdFD"
+
+
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the parts of complex numbers; any other one as it is."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def _kind_of(dtype: np.dtype[Any]) -> str:
+    """Return the type of LLVM for items in memory."""
+    if dtype.kind == "f":
+        return "float" if dtype.itemsize == 4 else "double"
+    return f"i{8 * dtype.itemsize}"
+
+
+def _note(dtype: np.dtype[Any]) -> str:
+    return f", align {dtype.itemsize}"
+
+
+def _cast(
+    code: MachineFunction,
+    value: str,
+    source: np.dtype[Any],
+    target: np.dtype[Any],
+    lanes: int,
+) -> tuple[str, str | None]:
+    """Return the code of a cast, and bits for values that are left to NumPy."""
+    given, wanted = vector(_kind_of(source), lanes), vector(_kind_of(target), lanes)
+    if target.kind == "b":
+        how = "fcmp une" if source.kind == "f" else "icmp ne"
+        bits = code.let(f"{how} {given} {value}, zeroinitializer")
+        return code.let(f"zext {vector('i1', lanes)} {bits} to {wanted}"), None
+    if source.kind == "b":
+        bits = _is_not_zero(code, value, lanes)
+        value = code.let(f"zext {vector('i1', lanes)} {bits} to {given}")
+    if source.kind == "f" and target.kind in "iu":
+        return _cast_to_integer(code, value, source, target, lanes)
+    conversion = _conversion(source, target)
+    if conversion is None:
+        return value, None
+    return code.let(f"{conversion} {given} {value} to {wanted}"), None
+
+
+def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> str | None:
+    """Return the instruction that casts a number; None if its bits stay."""
+    if target.kind == "f" and source.kind != "f":
+        return "sitofp" if source.kind == "i" else "uitofp"
+    if target.itemsize == source.itemsize:
+        return None
+    if target.kind == "f":
+        return "fpext" if target.itemsize > source.itemsize else "fptrunc"
+    if target.itemsize < source.itemsize:
+        return "trunc"
+    return "sext" if source.kind == "i" else "zext"
+
+
+def _cast_to_integer(
+    code: MachineFunction,
+    value: str,
+    source: np.dtype[Any],
+    target: np.dtype[Any],
+    lanes: int,
+) -> tuple[str, str]:
+    """Cast a float that the integer can hold; the bit says that it cannot."""
+    one, given = _kind_of(source), vector(_kind_of(source), lanes)
+    bits = vector("i1", lanes)
+    limits = np.iinfo(target)
+    least = float(limits.min)
+
+    def compared(how: str, limit: float) -> str:
+        bound = splat(one, _constant(limit), lanes)
+        return code.let(f"fcmp {how} {given} {value}, {bound}")
+
+    # Both bounds are powers of 2, or 0, so that they are exact in either dtype. A value
+    # between them and the next integer is rounded towards 0.
+    above = compared("olt", float(limits.max + 1))
+    if np.dtype(source).type(least - 1.0) == least:
+        below = compared("oge", least)
+    else:
+        below = compared("ogt", least - 1.0)
+    fits = code.let(f"and {bits} {above}, {below}")
+    zero = "zeroinitializer"
+    safe = code.let(f"select {bits} {fits}, {given} {value}, {given} {zero}")
+    how = "fptosi" if target.kind == "i" else "fptoui"
+    made = code.let(f"{how} {given} {safe} to {vector(_kind_of(target), lanes)}")
+    all_set = splat("i1", "true", lanes)
+    return made, code.let(f"xor {bits} {fits}, {all_set}")
+
+
+def _constant(value: float) -> str:
+    """Return a number as LLVM writes it: the bits of the float64."""
+    return f"0x{np.float64(value).view(np.uint64):016X}"
+
+
+# ---- rows by their number ----
+
+
+@cache
+def take_loop() -> InnerLoop:
+    """Return the loop that copies rows of a table, chosen by numbers.
+
+    Data are the arrays of numbers (int64), one for each axis, then the table and the
+    result. Dims are the rows to copy, the axes, the bytes of a row, and for each axis its
+    length and its step in bytes. Strides are those of the numbers, one that is not read,
+    and that of the result.
+    """
+    return InnerLoop(_rows("take", _copy_out), flags=QUIET)
+
+
+@cache
+def put_loop() -> InnerLoop:
+    """Return the loop that copies rows into a table; operands as in `take_loop`."""
+    return InnerLoop(_rows("put", _copy_in), flags=QUIET)
+
+
+@cache
+def add_at_loop(dtype: np.dtype[Any]) -> InnerLoop | None:
+    """Return the loop that adds rows to those of a table, one row after the other.
+
+    Operands are as in `take_loop`: the rows that are added are the last one.
+
+    Returns
+    -------
+    InnerLoop or None
+        None for other dtypes than integers, float32, float64 and complex ones.
+    """
+    if not _is_plain(dtype) or dtype.kind == "b":
+        return None
+    real = _real(dtype)
+    kind = _kind_of(real)
+    how = "fadd" if real.kind == "f" else "add"
+
+    def body(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
+        count = code.let(f"udiv i64 {nbytes}, {real.itemsize}")
+        with code.each(count) as i:
+            a = code.let(f"getelementptr {kind}, ptr {row}, i64 {i}")
+            b = code.let(f"getelementptr {kind}, ptr {given}, i64 {i}")
+            old, more = code.load(kind, a), code.load(kind, b)
+            code.store(kind, code.let(f"{how} {kind} {old}, {more}"), a)
+
+    flags = WATCHED if real.kind == "f" else QUIET
+    return InnerLoop(_rows("add_at", body), flags=flags)
+
+
+def _copy_out(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
+    _copy_row(code, given, row, nbytes)
+
+
+def _copy_in(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
+    _copy_row(code, row, given, nbytes)
+
+
+def _copy_row(code: MachineFunction, target: str, source: str, nbytes: str) -> None:
+    with code.either(code.test("eq", nbytes, 8)) as otherwise:
+        code.store("i64", code.load("i64", source), target)
+        otherwise()
+        with code.either(code.test("eq", nbytes, 4)) as second:
+            code.store("i32", code.load("i32", source), target)
+            second()
+            code.copy(target, source, nbytes)
+
+
+def _rows(name: str, body: Callable[[MachineFunction, str, str, str], None]) -> int:
+    """Return the address of a loop over rows of a table, chosen by numbers."""
+    code = MachineFunction(name, LOOP_PARAMETERS)
+    count, axes, nbytes = code.words("%dims", ("i64", "i64", "i64"))
+    table = code.word("%data", axes, "ptr")
+    others = code.add(axes, 1)
+    given = code.word("%data", others, "ptr")
+    given_step = code.word("%strides", others)
+    bad = code.variable("i1", "false")
+    offset = code.variable("i64", 0)
+    with code.each(count) as i:
+        code.store("i64", 0, offset)
+        with code.each(axes) as j:
+            numbers = code.word("%data", j, "ptr")
+            place = code.moved(numbers, code.mul(code.word("%strides", j), i))
+            number = code.load("i64", place)
+            pair = code.word_at("%dims", code.add(code.mul(j, 2), 3))
+            length, step = code.words(pair, ("i64", "i64"))
+            negative = code.test("slt", number, 0)
+            number = code.add(number, code.choose(negative, "i64", length, 0))
+            outside = code.test("uge", number, length)
+            code.store("i1", code.let(f"or i1 {code.load('i1', bad)}, {outside}"), bad)
+            moved = code.add(code.load("i64", offset), code.mul(number, step))
+            code.store("i64", moved, offset)
+        with code.when(code.load("i1", bad)):
+            code.give("i32", LEFT)
+        row = code.moved(table, code.load("i64", offset))
+        body(code, row, code.moved(given, code.mul(given_step, i)), nbytes)
+    code.give("i32", 0)
+    return build([code])[name]

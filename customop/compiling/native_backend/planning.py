@@ -1,0 +1,870 @@
+"""The walk over a graph that turns its calls into rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.compiling.native_backend.blocked_rows import join_rows
+from customop.compiling.native_backend.iteration import (
+    merged_axes,
+    result_strides,
+    strides_within,
+)
+from customop.compiling.native_backend.memory import (
+    Block,
+    MemoryPlan,
+    address_of,
+    span_of,
+)
+from customop.compiling.native_backend.own_loops import (
+    cast_loop,
+    copy_loop,
+    move_loop,
+)
+from customop.compiling.native_backend.ufunc_loops import (
+    DTYPES,
+    NotNative,
+    WholeGraph,
+    loop_for,
+)
+from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
+from customop.core.table import RuleTable
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.replay import GivenCode, can_be_direct, kernel_of
+from customop.shapes.expressions import names_of
+from customop.shapes.expressions import value_of as expression_value
+from customop.shapes.sizes import Symbolic
+
+AnyArray: TypeAlias = np.ndarray[Any, Any]
+
+# Ufuncs that have the same bits for items in whatever steps: those that compute as IEEE
+# 754 defines. Others may run another code for negative steps.
+_EXACT: Final = frozenset(
+    [
+        "absolute",
+        "add",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "ceil",
+        "conjugate",
+        "divide",
+        "equal",
+        "floor",
+        "greater",
+        "greater_equal",
+        "invert",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "less",
+        "less_equal",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "not_equal",
+        "positive",
+        "rint",
+        "sign",
+        "signbit",
+        "sqrt",
+        "square",
+        "subtract",
+        "trunc",
+    ]
+)
+# Where a value of NumPy is one of its scalars, Python's operators have these results.
+_OF_SCALARS: Final = frozenset(("add", "subtract", "multiply", "divide", "negative"))
+
+
+class TablePlan:
+    """The rows of one graph.
+
+    Parameters
+    ----------
+    program : NativeProgram
+    memory : MemoryPlan
+        Where the values lie.
+    module : GraphModule
+    inputs : sequence of array
+        One for each input: the memory that its value will be in.
+    table : Table
+        Takes the rows.
+    rules : mapping of str to callable
+        For operators by qualified name: called with the plan, the node and the values of
+        its parameters; it emits the rows.
+    build : callable
+        Compiles graphs that islands run.
+
+    Attributes
+    ----------
+    arrays : dict
+        Node -> the array of its value, or a list of them.
+    blocks : dict
+        Node -> the block of its value.
+    scalars : set of Node
+        Values that are NumPy's scalars, not arrays without axes.
+    constants : set of Node
+        Values that are the same in each call.
+    views : dict
+        Node -> the node that it is a view of, the kernel that makes the view, and its
+        other arguments.
+    islands : dict
+        Node -> the call of Python that computes it.
+    classes : dict
+        Value without axes -> the island that knows whether it is a scalar.
+    far_inputs : list of pairs of int
+        The memory that stands for inputs that lie elsewhere in a call.
+    sizes : dict of str to int
+        Symbolic sizes, for the arguments of the plan.
+    out_nodes : list
+        The nodes that the graph returns, and other values.
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        memory: MemoryPlan,
+        module: GraphModule,
+        inputs: Sequence[Any],
+        table: Any,
+        rules: Mapping[str, Callable[..., None]],
+        build: Callable[[GraphModule], Callable[..., Any]],
+    ) -> None:
+        self.program: Any = program
+        self.memory: MemoryPlan = memory
+        self.table: Any = table
+        self.module: GraphModule = module
+        self.arrays: dict[Node, Any] = {}
+        self.blocks: dict[Node, Any] = {}
+        self.scalars: set[Node] = set()
+        self.constants: set[Node] = set()
+        self.views: dict[Node, tuple[Node, Any, Sequence[Any]]] = {}
+        self.islands: dict[Node, Island] = {}
+        self.classes: dict[Node, Island] = {}
+        self.far_inputs: list[tuple[int, int]] = []
+        self.sizes: dict[str, int] = {}
+        self.out_nodes: list[Any] = []
+        # For values that are several: which of them are NumPy's scalars.
+        self.scalar_parts: dict[Node, list[bool]] = {}
+        self._inner: list[TablePlan] = []
+        # Values that are the same in each step of a loop.
+        self.fixed: set[Node] = set()
+        self._build = build
+        self._compiled: dict[int, GraphModule] = {}
+        self._touched: list[tuple[int, int]] = []
+        self._rules = rules
+        self._inputs = inputs
+        self._temporaries: list[Block] = []
+        # Block -> the node whose value was made in it; node -> how many rows there were
+        # when nothing had to read its value any more.
+        self._maker_of: dict[Block, Node] = {}
+        self._ends: dict[Node, int] = {}
+        self._numbers: dict[tuple[str, str], AnyArray] = {}
+        self._at: int = 0
+
+    # ---- the walk ----
+
+    def make(self) -> None:
+        """Emit the rows of all nodes."""
+        nodes = [*self.module.graph.nodes]
+        ends = _last_uses(nodes)
+        inputs = iter(self._inputs)
+        for i, node in enumerate(nodes):
+            self._at = i
+            if node.op == PLACEHOLDER:
+                self._take_input(node, next(inputs))
+            elif node.op == CONSTANT:
+                self._take_constant(node)
+            elif node.op == OUTPUT:
+                self.out_nodes = [*node.args[0]]
+            elif node not in ends.needed:
+                continue
+            elif node.op == ITEM:
+                self._take_item(node)
+            else:
+                self._plan_call(node)
+                if all(n in self.fixed for n in node.inputs):
+                    self.fixed.add(node)
+                for block in self._temporaries:
+                    self.memory.release(block)
+                self._temporaries.clear()
+            for ended in ends.after.get(i, ()):
+                self._release(ended)
+
+    def _take_input(self, node: Node, value: Any) -> None:
+        self.arrays[node] = value
+        if isinstance(node.val, FakeArray):
+            for size, length in zip(node.val.shape, value.shape, strict=True):
+                if isinstance(size, Symbolic) and str(size).isidentifier():
+                    self.sizes.setdefault(str(size), length)
+
+    def _take_constant(self, node: Node) -> None:
+        value = self.module.graph.constants[node.target]
+        if isinstance(value, np.generic):
+            self.scalars.add(node)
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray):
+            _check_plain(node, value.dtype)
+            if not value.flags.aligned:
+                raise WholeGraph(f"the constant {node} is not aligned")
+        self.arrays[node] = value
+        self.constants.add(node)
+        self.fixed.add(node)
+
+    def _take_item(self, node: Node) -> None:
+        source, key = node.args
+        self.arrays[node] = self.arrays[source][key]
+        if source in self.islands:
+            part = self.islands[source].parts[key]
+            if not self.arrays[node].ndim:
+                self.classes[node] = part
+        elif source in self.scalar_parts and self.scalar_parts[source][key]:
+            self.scalars.add(node)
+        if source in self.blocks:
+            self.hold(node, self.blocks[source][key])
+
+    def _plan_call(self, node: Node) -> None:
+        if isinstance(node.val, FakeArray):
+            _check_plain(node, node.val.dtype)
+        mark = self.table.mark()
+        try:
+            values = [self.value_of(v) for v in node.values()]
+            self._plan_operator(node, values)
+        except WholeGraph:
+            raise
+        except NotNative as reason:
+            self.table.back_to(mark)
+            self.forget(node)
+            arrange_island(self, node, str(reason))
+        self._check_fits(node)
+
+    # ---- plans of graphs inside ----
+
+    def inner(
+        self, module: GraphModule, inputs: Sequence[Any], table: Any
+    ) -> TablePlan:
+        """Return the plan of a graph of control flow, on the same memory."""
+        found = TablePlan(
+            self.program, self.memory, module, inputs, table, self._rules, self._build
+        )
+        found.far_inputs = self.far_inputs
+        found.sizes = self.sizes
+        found._touched = self._touched  # of the same class
+        self._inner.append(found)
+        found._compiled = self._compiled
+        return found
+
+    def fuse_all(self) -> None:
+        """Make one row of neighboring elementwise rows, also in the graphs inside."""
+        join_rows(self.table, self.is_read_after)
+        for plan in self._inner:
+            plan.fuse_all()
+
+    def take_all(
+        self,
+        node: Node,
+        arrays: Sequence[AnyArray],
+        blocks: Sequence[Block | None],
+        scalars: Sequence[bool],
+    ) -> None:
+        """Take several values as those of a node; `scalars` may be fewer."""
+        self.arrays[node] = [*arrays]
+        self.blocks[node] = [*blocks]
+        self.scalar_parts[node] = [*scalars, *[False] * (len(arrays) - len(scalars))]
+
+    def release_outputs(self) -> None:
+        """Let others have the memory of the values that the graph returns."""
+        self._maker_of.clear()  # what follows the rows reads them
+        for node in dict.fromkeys(self.out_nodes):
+            self._release(node)
+
+    def may_point(self, low: int, high: int) -> bool:
+        """Return whether pointers to some memory may move from step to step."""
+        return not self._inner and not self.touches(low, high)
+
+    def release_after(self, block: Block) -> None:
+        """Release a block when the node is planned."""
+        self._temporaries.append(block)
+
+    def touch(self, arrays: Sequence[AnyArray]) -> None:
+        """Note that Python reads or writes arrays."""
+        self._touched += [span_of(array) for array in arrays]
+
+    def compiled(self, module: GraphModule) -> GraphModule:
+        """Return a graph of an island with code of its own."""
+        known = self._compiled.get(id(module))
+        if known is None:
+            run: Any = self._build(module)
+            code = GivenCode(run, getattr(run, "code", ""), module.run_list)
+            known = self._compiled[id(module)] = module.with_code(code)
+        return known
+
+    def _plan_operator(self, node: Node, values: list[Any]) -> None:
+        op = node.target
+        if not isinstance(op, RuleTable):
+            raise NotNative("a graph")
+        if node.written and op.name not in _OF_SCALARS:
+            raise NotNative("an operator of NumPy's scalars")
+        ufunc = ufunc_of(op)
+        if ufunc is not None:
+            if node.kwargs or ufunc.nout != 1:
+                raise NotNative("a ufunc of several results")
+            if ufunc.signature is None:
+                self.ufunc(node, ufunc, values)
+                return
+        rule: Callable[..., None] | None
+        if op.namespace == "control":
+            rule = self._rules.get(op.qualname)
+        elif builtin_kernel(op) is None:
+            raise NotNative("an operator that is not NumPy's")
+        else:
+            rule = self._rules.get("view" if op.view_slot >= 0 else op.qualname)
+        if rule is None:
+            raise NotNative("no loop of NumPy")
+        rule(self, node, *values)
+
+    def _check_fits(self, node: Node) -> None:
+        """Make sure that the plan and the graph agree about a value."""
+        fake, found = node.val, self.arrays[node]
+        if (
+            isinstance(fake, FakeArray)
+            and isinstance(found, np.ndarray)
+            and (self.shape_of(node) != found.shape or fake.dtype != found.dtype)
+        ):
+            msg = f"{node}: planned {found.dtype}{found.shape}, captured {fake}"
+            raise AssertionError(msg)
+
+    # ---- values ----
+
+    def value_of(self, value: Any) -> Any:
+        """Return an argument with arrays in place of nodes."""
+        if isinstance(value, Node):
+            return self.arrays[value]
+        if isinstance(value, (list, tuple)):
+            return [self.value_of(v) for v in value]
+        if isinstance(value, Symbolic):
+            return self.size(value)
+        if isinstance(value, (*_PLAIN, GraphModule)):
+            return value
+        raise NotNative(f"an argument of type {type(value).__name__}")
+
+    def size(self, value: Any) -> int:
+        """Return what a symbolic size is for the arguments of the plan."""
+        if type(value) is int:
+            return value
+        expr = getattr(value, "expr", None)
+        if expr is None or not names_of(expr) <= self.sizes.keys():
+            raise WholeGraph(f"the size {value} is not known")
+        return expression_value(expr, self.sizes)
+
+    def shape_of(self, node: Node) -> tuple[int, ...]:
+        """Return the shape that was captured, with numbers for sizes."""
+        return tuple([self.size(n) for n in node.val.shape])
+
+    def number(self, value: Any, dtype: np.dtype[Any]) -> AnyArray:
+        """Return a number as an array without axes, one for all that are equal."""
+        key = repr(value), dtype.char
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = np.array(value, dtype)
+            self.program.hold(found)
+        return found
+
+    def constant(self, node: Node, value: AnyArray) -> None:
+        """Take an array as the value of a node in each call."""
+        self.arrays[node] = value
+        self.constants.add(node)
+        self.program.hold(value)
+
+    def result(
+        self,
+        node: Node,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        operands: Sequence[AnyArray] = (),
+    ) -> AnyArray:
+        """Return new memory for the value of a node, in the order of the operands."""
+        strides = result_strides(shape, dtype.itemsize, operands) if operands else None
+        found, block = self.new(shape, dtype, strides)
+        self.arrays[node] = found
+        self.hold(node, block)
+        self._maker_of[block] = node
+        return found
+
+    def new(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        strides: tuple[int, ...] | None = None,
+    ) -> tuple[AnyArray, Block]:
+        """Return an array in new memory, and its block, which nobody holds yet."""
+        nbytes = dtype.itemsize
+        for length in shape:
+            nbytes *= length
+        block = self.memory.take(nbytes)
+        block.values += 1
+        return block.array(shape, dtype, strides), block
+
+    def temporary(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        strides: tuple[int, ...] | None = None,
+    ) -> AnyArray:
+        """Return memory for the rows of the node that is being planned."""
+        found, block = self.new(shape, dtype, strides)
+        block.uses += 1
+        self._temporaries.append(block)
+        return found
+
+    def view(
+        self, node: Node, value: AnyArray, kernel: Any, others: Sequence[Any]
+    ) -> None:
+        """Take a view of the first argument as the value of a node.
+
+        Parameters
+        ----------
+        node : Node
+        value : array
+        kernel : callable
+            Makes the view of an array and the `others`.
+        others : sequence
+        """
+        source = node.args[0]
+        self.arrays[node] = value
+        self.views[node] = source, kernel, others
+        block = self.blocks.get(source)
+        if isinstance(block, Block):
+            self.hold(node, block)
+        if source in self.constants:
+            self.constants.add(node)
+            self.program.hold(value)
+
+    def hold(self, node: Node, block: Block | None) -> None:
+        """Note that the value of a node lies in a block."""
+        if block is not None:
+            block.uses += 1
+            self.blocks[node] = block
+
+    def forget(self, node: Node) -> None:
+        """Take back what was planned for the value of a node."""
+        self.arrays.pop(node, None)
+        self.scalars.discard(node)
+        self.constants.discard(node)
+        self.views.pop(node, None)
+        self.classes.pop(node, None)
+        self._release(node)
+
+    def is_read_after(self, node: Node, row: int) -> bool:
+        """Return whether a row after this one reads the value of a node, or a view of it."""
+        end = self._ends.get(node)
+        return end is None or end > row + 1
+
+    def owns(self, node: Node) -> bool:
+        """Return whether the memory of a value was never that of another one."""
+        block = self.blocks.get(node)
+        return isinstance(block, Block) and block.values == 1
+
+    def touches(self, low: int, high: int) -> bool:
+        """Return whether Python uses some memory, which therefore stays where it is."""
+        return any(a < high and low < b for a, b in self._touched)
+
+    def _release(self, node: Node) -> None:
+        block = self.blocks.pop(node, None)
+        for one in block if isinstance(block, list) else [block]:
+            if one is not None:
+                self.memory.release(one)
+                if one.uses == 0 and one in self._maker_of:
+                    self._ends[self._maker_of.pop(one)] = len(self.table)
+
+    # ---- rows ----
+
+    def ufunc(self, node: Node, ufunc: np.ufunc, operands: Sequence[Any]) -> None:
+        """Emit the rows of a ufunc."""
+        kinds = tuple(
+            [v.dtype if isinstance(v, np.ndarray) else _kind(v) for v in operands]
+        )
+        loop = loop_for(ufunc, kinds)
+        dtypes = loop.dtypes
+        given = [
+            self.cast(v, dtype) if isinstance(v, np.ndarray) else self.number(v, dtype)
+            for v, dtype in zip(operands, dtypes, strict=False)
+        ]
+        shape = given[0].shape
+        for v in given[1:]:
+            if v.shape != shape and v.ndim:
+                shape = np.broadcast_shapes(*[a.shape for a in given])
+                break
+        # The layout is that of the operands before they are cast.
+        found = self.result(node, shape, dtypes[-1], [v for v in given if v.ndim])
+        if not shape:
+            self.scalars.add(node)
+        row = self.loop(loop, [*given, found], exact=ufunc.__name__ in _EXACT)
+        if row is not None:
+            kinds_of = [dtype.char for dtype in dtypes]
+            types = f"{''.join(kinds_of[:-1])}->{kinds_of[-1]}"
+            self.table.note(row, ufunc.__name__, node, types)
+
+    def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+        """Return an array with its items cast."""
+        if x.dtype == dtype:
+            return x
+        loop = loop_of_cast(x.dtype, dtype)
+        strides = result_strides(x.shape, dtype.itemsize, [x])
+        found = self.temporary(x.shape, dtype, strides)
+        self.loop(loop, [x, found])
+        return found
+
+    def loop(
+        self, loop: Any, operands: Sequence[AnyArray], *, exact: bool = True
+    ) -> int | None:
+        """Emit one elementwise row; the last operand is the result and has its shape.
+
+        Parameters
+        ----------
+        loop : UfuncLoop
+        operands : sequence of array
+        exact : bool
+            Whether the results are the same for negative steps.
+
+        Returns
+        -------
+        int or None
+            The row, if it goes over all items in one step.
+        """
+        out = operands[-1]
+        if not out.size:
+            return None
+        shape = out.shape
+        if all(
+            (x.shape == shape and x.flags.c_contiguous) or x.size == 1 for x in operands
+        ):
+            steps = [x.itemsize if x.size != 1 else 0 for x in operands]
+            row: int = self.table.emit(
+                loop, [address_of(x) for x in operands], [out.size], steps
+            )
+            return row
+        steps_of = [strides_within(x, shape) for x in operands]
+        axes = merged_axes(shape, steps_of)
+        if not axes:
+            self.table.emit(
+                loop, [address_of(x) for x in operands], [1], [0] * len(operands)
+            )
+            return None
+        if len(axes) > 1 and not exact and min(axes[0].strides) < 0:
+            # NumPy's iterator copies the operands to its buffers, so that no step is
+            # negative there.
+            given = [self._forward(x, out) for x in operands[:-1]]
+            return self.loop(loop, [*given, out])
+        inner, *outer = axes
+        row = self.table.emit(
+            loop,
+            [address_of(x) for x in operands],
+            [inner.length],
+            [*inner.strides],
+            outer,
+        )
+        return None if outer else row
+
+    def _forward(self, x: AnyArray, out: AnyArray) -> AnyArray:
+        """Return an operand without negative strides."""
+        if min(x.strides, default=0) >= 0:
+            return x
+        strides = out.strides if x.itemsize == out.itemsize else None
+        if x.shape != out.shape:
+            strides = None
+        found = self.temporary(x.shape, x.dtype, strides)
+        self.copy(x, found)
+        return found
+
+    def copy(self, source: AnyArray, target: AnyArray) -> None:
+        """Emit the rows that copy the items of an array, cast and broadcast."""
+        if source.dtype != target.dtype:
+            source = self.cast(source, target.dtype)
+        if not target.size:
+            return
+        if (
+            source.shape == target.shape
+            and source.flags.c_contiguous
+            and target.flags.c_contiguous
+        ):
+            self.table.emit(
+                move_loop(),
+                [address_of(source), address_of(target)],
+                [source.nbytes],
+                [0, 0],
+            )
+        else:
+            self.loop(copy_loop(target.itemsize), [source, target])
+
+    def fill(self, target: AnyArray, value: Any) -> None:
+        """Emit the rows that set all items to a number."""
+        self.copy(self.number(value, target.dtype), target)
+
+
+def _check_plain(node: Node, dtype: np.dtype[Any]) -> None:
+    """Raise if items are not numbers in the order of bytes of the processor."""
+    if dtype.char not in DTYPES or not dtype.isnative:
+        raise WholeGraph(f"{node} is an array of {dtype}")
+
+
+def _kind(number: Any) -> Any:
+    """Return what stands for a number where NumPy finds the dtypes of a loop."""
+    return np.dtype(np.bool_) if type(number) is bool else type(number)
+
+
+def loop_of_cast(source: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+    """Return the loop that casts items."""
+    loop = cast_loop(source, dtype)
+    if loop is None:
+        raise NotNative(f"a cast of {source} to {dtype}")
+    return loop
+
+
+# ---- islands: calls of Python among the rows ----
+
+
+class Island:
+    """A call of an operator on the memory of the plan.
+
+    Attributes
+    ----------
+    why : str
+        Why it is not a row.
+    gave_scalar : bool
+        Whether the last call gave one of NumPy's scalars.
+    parts : list of Island
+        What is known about each of the results.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why: str = why
+        self.gave_scalar: bool = False
+        self.parts: list[Island] = []
+
+
+class _GivenArray:
+    """An argument of an island: the memory of a value, in the class that it has."""
+
+    __slots__ = ("array", "is_copied", "is_scalar", "island")
+
+    def __init__(
+        self,
+        array: AnyArray,
+        island: Island | None,
+        *,
+        is_scalar: bool,
+        is_copied: bool,
+    ) -> None:
+        self.array: AnyArray = array
+        self.island: Island | None = island
+        self.is_scalar: bool = is_scalar
+        self.is_copied: bool = is_copied
+
+    def read(self) -> Any:
+        """Return the value at this moment."""
+        if self.is_scalar or (self.island is not None and self.island.gave_scalar):
+            return self.array[()]
+        return self.array.copy("K") if self.is_copied else self.array
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, _GivenArray):
+        return value.read()
+    if isinstance(value, list):
+        return [_read(v) for v in value]
+    return value
+
+
+class _RaisedFlags:
+    """What an island calls where NumPy would warn: the call runs again by NumPy's code."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen: bool = False
+
+    def __call__(self, kind: str, flag: int) -> None:
+        self.seen = True
+
+
+def _watched(raised: _RaisedFlags) -> Any:
+    """Return a context in which floating-point errors are noted, but not reported."""
+    asked = np.geterr()
+    how: Any = {k: "ignore" if v == "ignore" else "call" for k, v in asked.items()}
+    return np.errstate(call=raised, **how)
+
+
+def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
+    """Emit a row that calls the operator of a node."""
+    op = node.target
+    is_known = isinstance(op, RuleTable) and builtin_kernel(op) is not None
+    args = [_given(plan, v, is_copied=not is_known) for v in node.args]
+    kwargs = {
+        k: _given(plan, v, is_copied=not is_known) for k, v in node.kwargs.items()
+    }
+    call = _callee(plan, op)
+    fakes = node.val
+    is_single = isinstance(fakes, FakeArray)
+    island = plan.islands[node] = Island(why)
+    targets, blocks = [], []
+    for fake in [fakes] if is_single else _listed(node, fakes):
+        _check_plain(node, fake.dtype)
+        shape, strides = _layout(plan, node, fake)
+        block = plan.memory.take(fake.dtype.itemsize * prod(shape))
+        block.uses += 1
+        block.values += 1
+        blocks.append(block)
+        targets.append(block.array(shape, fake.dtype, strides))
+        island.parts.append(Island(why))
+    plan.arrays[node] = targets[0] if is_single else targets
+    plan.blocks[node] = blocks[0] if is_single else blocks
+    if is_single and not targets[0].ndim:
+        plan.classes[node] = island
+    plan.touch(targets)
+
+    def run() -> bool:
+        raised = _RaisedFlags()
+        try:
+            with _watched(raised):
+                found = call(
+                    *[_read(v) for v in args],
+                    **{k: _read(v) for k, v in kwargs.items()},
+                )
+        except Exception:  # noqa: BLE001  # NumPy's code raises it, with its notes
+            return True
+        given = [found] if is_single else [*found]
+        for value, target, part in zip(given, targets, island.parts, strict=True):
+            if not _lies_as(value, target):
+                return True
+            part.gave_scalar = isinstance(value, np.generic)
+            target[...] = value
+        island.gave_scalar = is_single and island.parts[0].gave_scalar
+        return raised.seen
+
+    plan.table.island(run)
+
+
+def _callee(plan: TablePlan, op: RuleTable | GraphModule) -> Callable[..., Any]:
+    """Return the function that NumPy's code calls for an operator or a graph."""
+    if not isinstance(op, RuleTable):
+        run: Callable[..., Any] = plan.compiled(op).run
+        return run
+    kernel = kernel_of(op) if can_be_direct(op) else None
+    call: Any = op if kernel is None else kernel
+    made: Callable[..., Any] = call
+    return made
+
+
+def _given(plan: TablePlan, value: Any, *, is_copied: bool) -> Any:
+    if isinstance(value, Node):
+        array = plan.arrays[value]
+        if not isinstance(array, np.ndarray):
+            return array
+        low, high = span_of(array)
+        if any(a < high and low < b for a, b in plan.far_inputs):
+            array = _copied_whole(plan, array)
+        plan.touch([array])
+        island = plan.classes.get(value)
+        return _GivenArray(
+            array, island, is_scalar=value in plan.scalars, is_copied=is_copied
+        )
+    if isinstance(value, (list, tuple)):
+        return [_given(plan, v, is_copied=is_copied) for v in value]
+    if isinstance(value, GraphModule):
+        return plan.compiled(value)
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Symbolic):
+        return plan.size(value)
+    raise WholeGraph(f"an argument of type {type(value).__name__}")
+
+
+def _copied_whole(plan: TablePlan, array: AnyArray) -> AnyArray:
+    """Return a copy with the same strides, also where they leave gaps."""
+    low, high = span_of(array)
+    block = plan.memory.take(high - low)
+    block.uses += 1
+    block.values += 1
+    plan.release_after(block)
+    offset = block.offset + address_of(array) - low
+    copy = np.ndarray(array.shape, array.dtype, block.chunk, offset, array.strides)
+    plan.copy(array, copy)
+    return copy
+
+
+def _listed(node: Node, fakes: Any) -> list[FakeArray]:
+    if isinstance(fakes, (list, tuple)) and all(
+        isinstance(v, FakeArray) for v in fakes
+    ):
+        return [*fakes]
+    raise WholeGraph(f"{node} does not return arrays")
+
+
+def _layout(
+    plan: TablePlan, node: Node, fake: FakeArray
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shape and strides of a value as it was captured."""
+    shape = tuple([plan.size(n) for n in fake.shape])
+    strides = tuple([plan.size(n) for n in fake.strides])
+    if any(n < 0 for n in strides):
+        raise WholeGraph(f"{node} has negative strides")
+    return shape, strides
+
+
+def _lies_as(value: Any, target: AnyArray) -> bool:
+    """Return whether a result has the layout that was planned."""
+    return (
+        isinstance(value, (np.ndarray, np.generic))
+        and value.shape == target.shape
+        and value.dtype == target.dtype
+        and all(
+            a == b
+            for a, b, n in zip(value.strides, target.strides, value.shape, strict=True)
+            if n != 1
+        )
+    )
+
+
+# Arguments that rules read as they are.
+_PLAIN: Final = (int, float, complex, bool, str, type(None), np.dtype)
+
+
+class _Ends:
+    """Which values are needed, and after which node one is read for the last time."""
+
+    def __init__(self) -> None:
+        self.needed: set[Node] = set()
+        self.after: dict[int, list[Node]] = {}
+
+
+def _last_uses(nodes: Sequence[Node]) -> _Ends:
+    ends = _Ends()
+    needed, after = ends.needed, ends.after
+    for i in range(len(nodes) - 1, -1, -1):
+        node = nodes[i]
+        if node.op == OUTPUT or node in needed:
+            pass
+        elif node.op == CALL and (node.must_run or not node.is_pure):
+            needed.add(node)
+            after.setdefault(i, []).append(node)
+        else:
+            continue
+        for used in node.inputs:
+            if used not in needed:
+                needed.add(used)
+                if node.op != OUTPUT:
+                    after.setdefault(i, []).append(used)
+    return ends

@@ -1,0 +1,169 @@
+"""Large elementwise rows in blocks and threads, beside NumPy's calls one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.compiling.native_backend.blocked_rows import join_rows
+from customop.compiling.native_backend.door import (
+    FLAGGED,
+    DoorInput,
+    DoorResult,
+    make_door,
+)
+from customop.compiling.native_backend.memory import address_of
+from tests.compiling.native.test_fused_loops import BINARY, UNARY, Rows
+
+SLOW = (
+    "exp",
+    "sin",
+    "tanh",
+    "log",
+    "cbrt",
+    "expm1",
+    "arctan",
+    "log1p",
+    "sinh",
+    "floor",
+)
+# Lengths: less than a block more than some blocks, a whole number of them, and one that
+# threads share.
+LENGTHS = (4096, 20_000, 65_536, 70_001)
+SHARED = (1 << 19, 600_001)
+
+
+def compare(seed: int, lengths: tuple[int, ...]) -> None:
+    """Compare the bits of random rows in blocks with those of NumPy's calls."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice(lengths))
+    rows = Rows(str(rng.choice(["f4", "f8"])))
+    room = np.zeros(8 * n + 8, rows.dtype)
+    rows.program.hold(room)
+    places = [room[k * n : (k + 1) * n] for k in range(8)]
+    scale = room[8 * n : 8 * n + 1]
+    known = [*places[:3], scale]
+    for _ in range(rng.integers(1, 9)):
+        result = places[int(rng.integers(2, 8))]
+        kind = rng.random()
+        names: tuple[str, ...] = BINARY if kind < 0.5 else UNARY if kind < 0.7 else SLOW
+        count = 2 if kind < 0.5 else 1
+        inputs = [known[int(rng.integers(len(known)))] for _ in range(count)]
+        rows.emit(str(rng.choice(names)), *inputs, result)
+        known = [a for a in known if a is not result] + [result]
+    kept = [a for a in known if any(a is p for p in places[3:]) and rng.random() < 0.4]
+    x, y, z = ((rng.normal(size=n) * 2).astype(rows.dtype) for _ in range(3))
+    factor = rng.normal(size=1).astype(rows.dtype)
+    for place, value in zip([*places[:3], scale], (x, y, z, factor), strict=True):
+        place[...] = value
+    with np.errstate(all="ignore"):
+        for name, arrays in rows.steps:
+            getattr(np, name)(*arrays[:-1], out=arrays[-1])
+        wanted = [a.copy() for a in kept]
+        room[3 * n : 8 * n] = 7
+        join_rows(rows.table, rows.reads(kept))
+
+        def place_of(a: Any) -> tuple[int, int, int]:
+            start = address_of(a)
+            return start, start, start + a.nbytes
+
+        inputs_of = [
+            DoorInput("array", rows.dtype, a.shape, a.strides, *place_of(a), copied)
+            for a, copied in zip(
+                [*places[:3], scale], (False, False, True, True), strict=True
+            )
+        ]
+        results = [
+            DoorResult("new", rows.dtype, a.shape, None, *place_of(a), False)
+            for a in kept
+        ]
+        door = make_door(rows.program, rows.table, inputs_of, results, lambda *a: [])
+        for _ in range(2):
+            for a, b in zip(wanted, door(x, y, z, factor), strict=True):
+                odd = np.isnan(a)
+                assert (odd == np.isnan(b)).all(), seed
+                assert a[~odd].tobytes() == b[~odd].tobytes(), seed
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_blocks(seed: int) -> None:
+    """Random rows over blocks have NumPy's bits."""
+    compare(seed, LENGTHS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random rows that three threads share have NumPy's bits."""
+    monkeypatch.setattr(co.config, "_compile_threads", 3)
+    compare(seed, SHARED)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", range(100, 1100, 100))
+def test_many_blocks(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random rows over blocks, some shared by threads, have NumPy's bits."""
+    for seed in range(start, start + 100):
+        monkeypatch.setattr(co.config, "_compile_threads", seed % 4 + 1)
+        compare(seed, SHARED if seed % 10 == 0 else LENGTHS)
+
+
+def test_places_that_are_read_first() -> None:
+    """A value that is read, and then overwritten by one that nothing reads, moves along."""
+    rows = Rows("f8")
+    x, out = np.zeros(70_000), np.zeros(70_000)
+    rows.program.hold((x, out))
+    rows.emit("exp", x, out)
+    rows.emit("sin", out, x)
+    join_rows(rows.table, rows.reads([out]))
+    places = [address_of(a) for a in (x, out)]
+    given = DoorInput("array", x.dtype, x.shape, (8,), places[0], places[0], 0, True)
+    result = DoorResult("new", x.dtype, x.shape, None, places[1])
+    door = make_door(rows.program, rows.table, [given], [result], lambda *v: v)
+    values = np.linspace(-1, 1, 70_000)
+    assert door(values)[0].tobytes() == np.exp(values).tobytes()
+
+
+def test_threads_have_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values between rows lie in other memory in each thread; results do not."""
+    monkeypatch.setattr(co.config, "_compile_threads", 2)
+    rows = Rows("f8")
+    x, middle, out = (np.ones(1 << 20) for _ in range(3))
+    rows.program.hold((x, middle, out))
+    rows.emit("exp", x, middle)
+    rows.emit("sin", middle, out)
+    join_rows(rows.table, rows.reads([out]))
+    assert len(rows.table.rows) == 1
+    bodies = [table for table in rows.program.tables if len(table.rows) == 2]
+    places = [
+        {t.cells[place] for place in t.pointers_within(0, 1 << 62)} for t in bodies
+    ]
+    assert len(places) == 2
+    common = places[0] & places[1]
+    assert common == {address_of(x), address_of(out)}
+
+
+@pytest.mark.parametrize("place", [0, 5000, 300_000, 599_999, 600_000])
+def test_flags_in_any_block(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag that rises in any block, thread, or in the rest counts."""
+    monkeypatch.setattr(co.config, "_compile_threads", 2)
+    rows = Rows("f8")
+    x, middle, out = (np.ones(600_001) for _ in range(3))
+    rows.program.hold((x, middle, out))
+    rows.emit("log", x, middle)
+    rows.emit("add", middle, x, out)
+    join_rows(rows.table, rows.reads([out]))
+    start = address_of(x)
+    given = DoorInput(
+        "array", x.dtype, x.shape, (8,), start, start, start + x.nbytes, False
+    )
+    result = DoorResult("new", x.dtype, x.shape, None, address_of(out))
+    door = make_door(rows.program, rows.table, [given], [result], lambda *v: v[0])
+    values = np.ones(600_001)
+    assert (door(values)[0] == 1).all()
+    values[place] = 0.0
+    assert door(values) == FLAGGED
+    values[place] = 1.0
+    assert (door(values)[0] == 1).all()

@@ -1,0 +1,213 @@
+"""Calls of functions compiled by the native back end."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+ROWS = np.arange(12.0).reshape(3, 4) + 1.0
+
+
+def _explained(f: Any) -> str:
+    return str(f.explain())
+
+
+def test_a_function_runs_as_a_table() -> None:
+    """The report says how many rows there are; nothing is a call of Python."""
+    f = co.compile(lambda x: np.sum(np.sin(x) * 2.0), backend="native")
+    assert f(ROWS) == np.sum(np.sin(ROWS) * 2.0)
+    assert "table of" in _explained(f)
+    assert "call" not in _explained(f).partition("table of")[2]
+
+
+def test_other_layouts_and_dtypes_have_plans_of_their_own() -> None:
+    """A call with other strides, dtypes or classes is right, in any order of calls."""
+    f = co.compile(lambda x: np.sum(x * 0.1, axis=0), backend="native")
+    given = [
+        ROWS,
+        np.asfortranarray(ROWS),
+        ROWS[::-1],
+        ROWS[:, ::2],
+        ROWS.astype(np.float32),
+        ROWS.astype(np.int32),
+    ]
+    for x in [*given, *reversed(given), *given]:
+        expected = np.sum(x * 0.1, axis=0)
+        found = f(x)
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_sizes_that_change_have_one_graph() -> None:
+    """A graph for all sizes is planned for each size that comes."""
+    f = co.compile(co.grad(lambda x: np.sum(np.tanh(x) * np.mean(x))), backend="native")
+    expected = co.grad(lambda x: np.sum(np.tanh(x) * np.mean(x)))
+    for n in (3, 4, 5, 6, 3, 4, 20, 30, 40, 50, 60, 70, 80):
+        x = np.linspace(0.0, 1.0, n)
+        assert f(x).tobytes() == expected(x).tobytes()
+
+
+def test_warnings_and_errors_are_those_of_numpy() -> None:
+    """A flag that NumPy reports makes the call run again by NumPy's code."""
+    f = co.compile(lambda x: np.log(x) + 1.0, backend="native")
+    bad = np.array([1.0, 0.0, -1.0])
+    f(np.ones(3))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = f(bad)
+    assert [str(w.message) for w in seen] == [
+        "divide by zero encountered in log",
+        "invalid value encountered in log",
+    ]
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="in log"):
+        f(bad)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(f(bad), found, equal_nan=True)
+    with np.errstate(under="raise"), pytest.raises(FloatingPointError, match="underfl"):
+        co.compile(lambda x: np.exp(x), backend="native")(np.array([-745.0]))
+
+
+def test_an_index_out_of_bounds_raises_numpys_error() -> None:
+    """The error, and the call after it, are NumPy's."""
+    f = co.compile(lambda x, i: x[i] * 2.0, backend="native")
+    assert np.array_equal(f(ROWS, np.array([0, -1])), ROWS[[0, -1]] * 2.0)
+    with pytest.raises(IndexError):
+        f(ROWS, np.array([0, 3]))
+    assert np.array_equal(f(ROWS, np.array([2, 1])), ROWS[[2, 1]] * 2.0)
+
+
+def test_results_share_memory_as_in_numpy() -> None:
+    """Views of inputs and of results stay views, and a result given twice is one array."""
+
+    def function(x: Any) -> Any:
+        y = x * 2.0
+        return y, y[1:], x.T, y, x, np.broadcast_to(y[0], (2, 4))
+
+    f = co.compile(function, backend="native")
+    y, part, turned, again, same, wide = f(ROWS)
+    assert y is again
+    assert same is ROWS
+    assert part.base is y
+    assert np.shares_memory(turned, ROWS)
+    assert np.shares_memory(wide, y)
+    assert not wide.flags.writeable
+    assert np.array_equal(part, ROWS[1:] * 2.0)
+    other = f(ROWS)
+    assert not np.shares_memory(other[0], y)
+
+
+def test_large_results_are_not_written_by_the_next_call() -> None:
+    """A result stays what it was when the function is called again."""
+    f = co.compile(lambda x: (np.sqrt(x), np.cumsum(x) + 1.0), backend="native")
+    x = np.linspace(0.0, 1.0, 10_000)
+    first, second = f(x)
+    f(x + 1.0)
+    assert np.array_equal(first, np.sqrt(x))
+    assert np.array_equal(second, np.cumsum(x) + 1.0)
+
+
+def test_operators_of_users_are_called() -> None:
+    """An operator that is not NumPy's runs between rows; an error comes out as it is."""
+    seen: list[Any] = []
+
+    @co.custom_op("mylib::native_island", mutates_args=())
+    def island(x: co.ArrayT) -> co.ArrayT:
+        if np.sum(x) < 0:
+            msg = "negative"
+            raise ValueError(msg)
+        seen.append(x)
+        return x + 1.0
+
+    island.register_fake(lambda x: co.fake_like(x))
+    f = co.compile(lambda x: np.sin(island(x * 2.0)) * 3.0, backend="native")
+    assert np.array_equal(f(ROWS), np.sin(ROWS * 2.0 + 1.0) * 3.0)
+    kept = seen[-1].copy()
+    f(ROWS * 5.0)
+    assert np.array_equal(seen[-2], kept) or np.array_equal(seen[-2], ROWS * 2.0)
+    with pytest.raises(ValueError, match="negative"):
+        f(-ROWS)
+    assert np.array_equal(f(ROWS), np.sin(ROWS * 2.0 + 1.0) * 3.0)
+    assert "native_island" in _explained(f)
+
+
+def test_a_function_may_call_itself_and_run_in_threads() -> None:
+    """A table that is busy leaves a call to NumPy's code."""
+    inner: list[Any] = []
+
+    @co.custom_op("mylib::native_again", mutates_args=())
+    def again(x: co.ArrayT) -> co.ArrayT:
+        if x[0] > 5.0:
+            return x + 0.0
+        found: Any = inner[0](x + 3.0)
+        return found
+
+    again.register_fake(lambda x: co.fake_like(x))
+    f = co.compile(lambda x: again(np.exp(x * 0.0) * x) + 1.0, backend="native")
+    inner.append(f)
+    start = np.array([1.0, 2.0])
+    expected = f(start)
+    assert np.array_equal(expected, start + 9.0)
+    g = co.compile(lambda x: np.sum(np.sin(x)) + x, backend="native")
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        x = np.full(50, float(number))
+        wanted = np.sum(np.sin(x)) + x
+        found = [g(x) for _ in range(200)]
+        wrong.extend([number for y in found if not np.array_equal(y, wanted)])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_kernel_that_is_replaced_is_called() -> None:
+    """Tables are planned again when an operator changes."""
+
+    @co.custom_op("mylib::native_changed", mutates_args=())
+    def changed(x: co.ArrayT) -> co.ArrayT:
+        return x + 1.0
+
+    changed.register_fake(lambda x: co.fake_like(x))
+    f = co.compile(lambda x: changed(x) * 2.0, backend="native")
+    assert np.array_equal(f(ROWS), (ROWS + 1.0) * 2.0)
+    changed.register_kernel("cpu", lambda x: x + 5.0)
+    assert np.array_equal(f(ROWS), (ROWS + 5.0) * 2.0)
+
+
+def test_writes_are_left_to_numpy() -> None:
+    """A function that writes its argument runs as NumPy's code, and the report says so."""
+
+    def function(x: Any) -> Any:
+        x += 1.0
+        return x * 2.0
+
+    f = co.compile(function, backend="native")
+    x = np.ones(3)
+    assert np.array_equal(f(x), np.full(3, 4.0))
+    assert np.array_equal(x, np.full(3, 2.0))
+    assert "NumPy code" in _explained(f)
+
+
+def test_bytes_in_another_order_are_left_to_numpy() -> None:
+    """Constants, arguments and results of another order of bytes are right."""
+    turned = ROWS.astype(">f8")
+    for function in (
+        lambda x: np.sum(x * 1.0) + np.sum(turned, axis=0),
+        lambda x: x.astype(">f8"),
+        lambda x: np.sort(x.astype(">i4")),
+    ):
+        f = co.compile(function, backend="native")
+        for x in (ROWS, turned):
+            expected, found = function(x), f(x)
+            assert found.dtype == expected.dtype
+            assert found.tobytes() == expected.tobytes()
