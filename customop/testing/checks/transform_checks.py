@@ -555,9 +555,9 @@ def _check_short(session: Session, values: Sequence[Any]) -> None:
     def wide(change: Callable[[Any], Any]) -> Sequence[Any]:
         call, chosen = function_of(session, map_values(change, values))
         out, pullback = vjp(call, *chosen.values())
-        return pullback(tuple(map(ones_like, out)))
+        return pullback(tuple(change(ones_like(x)) for x in out))
 
-    check_single(session, "gradient", [*chosen], found, wide)
+    check_single(values, "gradient", [*chosen], found, wide)
 
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
