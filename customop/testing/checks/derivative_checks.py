@@ -394,10 +394,11 @@ def _check_short_tangents(session: Session, sample: Sample) -> None:
     def wide(change: Callable[[Any], Any]) -> Sequence[Any]:
         call, chosen = function_of(session, map_values(change, values))
         primals = tuple(chosen.values())
-        return jvp(call, primals, tuple(map(np.ones_like, primals)))[1]
+        tangents = tuple(change(np.ones_like(x)) for x in primals)
+        return jvp(call, primals, tangents)[1]
 
     check_single(
-        session, "tangent", [f"output {i}" for i in range(len(found))], found, wide
+        values, "tangent", [f"output {i}" for i in range(len(found))], found, wide
     )
 
 

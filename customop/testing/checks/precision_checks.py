@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -125,36 +126,73 @@ def _run(session: Session, values: Sequence[Any]) -> Run | None:
 # ---- short floats against wide ones ----
 
 
-def is_precise(short: Array, wide: Array, nearby: Callable[[], Array | None]) -> bool:
+def is_precise(
+    short: Array, wide: Array, size: float, nearby: Callable[[], Iterable[Any]]
+) -> bool:
     """Return whether results in float32 are as precise as float32 allows.
 
-    `nearby` returns the wide results for arguments that differ by the precision of
-    float32: what that changes, rounding may change too.
+    `size` is the greatest of the arguments. `nearby` yields the wide results for
+    arguments that differ by the precision of float32: what that changes, rounding may
+    change too.
     """
     with np.errstate(all="ignore"):
         apart = np.abs(np.asarray(short, wide.dtype) - wide)
-        apart = apart[np.isfinite(apart)]
-        scale = np.abs(wide[np.isfinite(wide)]).max(initial=0.0)
-        worst = apart.max(initial=0.0)
-        if worst <= _ROUNDING * scale:
-            return True
-        other = nearby()
-        if other is None or other.shape != wide.shape:
-            return True
-        moved = np.abs(other - wide)
-        moved = moved[np.isfinite(moved)].max(initial=0.0)
-        return bool(worst <= _ROUNDING * scale + _STEPS * moved)
+        # What is left of terms that cancel is a rounding error of each dtype.
+        is_left = (np.abs(short) <= _LEFT * size) & (np.abs(wide) <= _LEFT_WIDE * size)
+        worst = _most(apart[~is_left])
+    bound = _ROUNDING * _most(np.abs(wide)) + float(np.finfo(np.float32).tiny)
+    return worst <= bound or is_explained(worst - bound, wide, nearby())
 
 
 # Rounding errors of float32, relative to the greatest result: some hundred steps.
 _ROUNDING: Final = 2e-5
+# As many rounding errors of float32 and of float64, relative to the arguments.
+_LEFT: Final = 2.0**-16
+_LEFT_WIDE: Final = 2.0**-45
 # How many times a result may change by the error of its arguments.
 _STEPS: Final = 100
 
 
-def shaken(leaf: Any) -> Any:
-    """Return floats that differ by the precision of float32."""
+def is_explained(worst: float, wide: Array, nearby: Iterable[Any]) -> bool:
+    """Return whether results for arguments nearby differ by as much, or are unknown."""
+    for other in nearby:
+        if other is None or np.shape(other) != wide.shape:
+            return True
+        with np.errstate(all="ignore"):
+            moved = _most(np.abs(np.asarray(other) - wide))
+        if worst <= _STEPS * moved:
+            return True
+    return False
+
+
+def _most(sizes: Array) -> float:
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
+def size_of(values: Sequence[Any]) -> float:
+    """Return the greatest size of a number in arrays, at least 1."""
+    with np.errstate(all="ignore"):
+        sizes = [_most(np.abs(x)) for x in arrays_of(values) if x.dtype.kind in "iufc"]
+    return max(1.0, *sizes)
+
+
+def shaken(by: float) -> Iterator[Callable[[Any], Any]]:
+    """Yield functions that change floats by this share of them, up or down at random.
+
+    Each array of a call gets other signs: equal ones cancel in x / y.
+    """
+    for seed in range(_SHAKES):
+        yield partial(_shaken, by, np.random.default_rng(seed))
+
+
+_SHAKES: Final = 3
+# The greatest rounding error of float32, relative to the number.
+SINGLE: Final = 2.0**-24
+
+
+def _shaken(by: float, rng: np.random.Generator, leaf: Any) -> Any:
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
         return leaf
-    signs = np.where(np.arange(leaf.size).reshape(leaf.shape) % 3 == 0, -1.0, 1.0)
-    return np.asarray(leaf * (1.0 + 6e-8 * signs), leaf.dtype)
+    with np.errstate(all="ignore"):
+        moved = leaf * (1.0 + by * rng.choice((-1.0, 1.0), leaf.shape))
+    return np.asarray(moved, leaf.dtype)

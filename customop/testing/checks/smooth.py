@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,12 @@ from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample, call_text
 from customop.errors import NoDerivativeError
-from customop.testing.checks.precision_checks import is_precise, shaken
+from customop.testing.checks.precision_checks import (
+    SINGLE,
+    is_precise,
+    shaken,
+    size_of,
+)
 from customop.testing.checks.session import (
     Session,
     floats_of,
@@ -190,7 +195,7 @@ def as_single_complex(leaf: Any) -> Any:
 
 
 def check_single(
-    session: Session,
+    values: Sequence[Any],
     what: str,
     places: Sequence[str],
     found: Sequence[Any],
@@ -198,17 +203,28 @@ def check_single(
 ) -> None:
     """Check derivatives in float32 against those of the same numbers in float64.
 
-    ``wide(change)`` returns the latter for changed arguments.
+    ``wide(change)`` returns the latter for changed arguments and directions.
     """
+
+    def nearby(index: int) -> Iterator[Any]:
+        for shake in shaken(SINGLE):
+            try:
+                with strict_numbers():
+                    yield wide(lambda leaf, f=shake: f(as_double(leaf)))[index]  # type: ignore[misc]  # called at once
+            except Exception:  # noqa: BLE001  # numbers that the kernel refuses
+                yield None
+
     try:
         with strict_numbers():
             expected = wide(as_double)
-            nearby = wide(lambda leaf: shaken(as_double(leaf)))
     except Exception:  # noqa: BLE001  # float64 that the kernel refuses
         return
-    for place, a, b, other in zip(places, found, expected, nearby, strict=True):
-        short, long, moved = map(np.asarray, (a, b, other))
-        if short.shape == long.shape and not is_precise(short, long, lambda m=moved: m):  # type: ignore[misc]  # called at once
+    size = size_of(values)
+    for i, (place, a, b) in enumerate(zip(places, found, expected, strict=True)):
+        short, long = np.asarray(a), np.asarray(b)
+        if short.shape == long.shape and not is_precise(
+            short, long, size, partial(nearby, i)
+        ):
             raise Fault(
                 f"has another {what} for float32 than for the same numbers in float64,"
                 f" at '{place}'",

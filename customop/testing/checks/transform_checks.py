@@ -127,7 +127,8 @@ def _sizes_that_meet(
     """Return sizes of batches: as long as an axis, and once a long one."""
     lengths = {n for x in arrays for n in x.shape if _USUAL < n <= _MOST_MET}
     found = sorted(lengths)[:2]
-    return [*found, _LONG_BATCH] if sample is session.samples[-1] else found
+    is_last = sample is session.samples[-1] and not session.keeps_shapes
+    return [*found, _LONG_BATCH] if is_last else found
 
 
 _USUAL, _MOST_MET = 2, 9
@@ -554,9 +555,9 @@ def _check_short(session: Session, values: Sequence[Any]) -> None:
     def wide(change: Callable[[Any], Any]) -> Sequence[Any]:
         call, chosen = function_of(session, map_values(change, values))
         out, pullback = vjp(call, *chosen.values())
-        return pullback(tuple(map(ones_like, out)))
+        return pullback(tuple(change(ones_like(x)) for x in out))
 
-    check_single(session, "gradient", [*chosen], found, wide)
+    check_single(values, "gradient", [*chosen], found, wide)
 
 
 def _check_each_alone(session: Session, sample: Sample) -> None:

@@ -151,6 +151,48 @@ def gradient_of_one_scale(wrong: bool) -> Any:
     return _square(backward)
 
 
+# Right kernels whose numbers differ between dtypes, and wrong ones like them.
+
+
+@hidden
+def difference_of_products_through_int32(wrong: bool) -> Any:
+    def crossed(x: A, y: A) -> A:
+        if x.dtype.kind not in "if" or x.dtype != y.dtype or x.ndim * y.ndim != 1:
+            raise TypeError("two vectors of a dtype")
+        if wrong and x.dtype == np.int64:
+            x, y = x.astype(np.int32), y.astype(np.int32)
+            return (x * y[::-1] - x[::-1] * y).astype(np.int64)
+        return x * y[::-1] - x[::-1] * y
+
+    return define(crossed).register_fake(modeled(crossed))
+
+
+@hidden
+def sine_of_integers_in_half(wrong: bool) -> Any:
+    def sine(x: A) -> A:
+        if x.dtype.kind not in "if":
+            raise TypeError("integers or floats")
+        if x.dtype.kind == "f":
+            return np.asarray(np.sin(x))
+        short = np.sin(x.astype(np.float32))
+        return np.asarray(short.astype(np.float16) if wrong else short, np.float32)
+
+    return define(sine).register_fake(modeled(sine))
+
+
+@hidden
+def tiny_results_through_half(wrong: bool) -> Any:
+    def decayed(x: A) -> A:
+        if x.dtype.kind not in "if":
+            raise TypeError("integers or floats")
+        if x.dtype.itemsize > 4:
+            return np.asarray(np.exp(-np.abs(x.astype(np.float64))))
+        short = np.exp(-np.abs(x.astype(np.float32)))
+        return np.asarray(short.astype(np.float16) if wrong else short, np.float32)
+
+    return define(decayed).register_fake(modeled(decayed))
+
+
 @not_found(
     "right kernels in NumPy overflow in float16, too, so it is not held against them"
 )
