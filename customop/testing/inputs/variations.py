@@ -279,6 +279,9 @@ _NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, 
 _ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
 # Dtypes for empty arrays.
 _EMPTY = [*map(np.dtype, ("i8", "f4"))]
+# Begins the notes of samples with large numbers.
+LARGE = "large"
+
 # Dtypes with numbers so large that their sums and products wrap around, or that do not
 # fit into integers of 32 bits.
 _LARGE = [*map(np.dtype, ("i1", "u1", "i8"))]
@@ -337,7 +340,7 @@ def _whole_trials(
     yield _Variation(new, note, is_certain)
     if dtype in _LARGE:
         large = {p: _enlarged(x) for p, x in new.items()}
-        yield _Variation(large, f"large {note}", False)
+        yield _Variation(large, f"{LARGE} {note}", False)
 
 
 def _swapped_trial(
