@@ -380,17 +380,30 @@ _slopes.register_vmap(along_axis(_slopes))
 def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     f = as_array(f)
     axes = counted_axes(listed_axes(axis), f.ndim)
-    if edge_order > 2:
-        numpy_refuses(
-            np.gradient, f, edge_order=edge_order, do="give edge_order=1 or 2"
-        )
+    edge_order = _known_order(f, edge_order)
     steps = _spacings(f, varargs, axes)
-    if dtype_of(f).kind not in "fcmM":
-        f = f.astype(np.float64)
+    f = _wide(f)
     found = [
         _slopes_by(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
     ]
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _known_order(f: Any, edge_order: int) -> int:
+    """Return 1 or 2: NumPy takes smaller numbers than 1 for 2."""
+    if edge_order > 2:
+        numpy_refuses(
+            np.gradient, f, edge_order=edge_order, do="give edge_order=1 or 2"
+        )
+    return 1 if edge_order == 1 else 2
+
+
+def _wide(f: Any) -> Any:
+    """Return integers as floats and dates as times; NumPy subtracts no bools."""
+    own = dtype_of(f)
+    if own.kind == "M":
+        return f - np.zeros((), own)
+    return f.astype(np.float64) if own.kind in "iu" else f
 
 
 def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
@@ -427,14 +440,18 @@ def _slopes_by(f: Any, axis: int, step: Any, edge_order: int) -> Any:
 
 
 def _gradient_body(f: Any, points: Any, step: Any, axis: int, edge_order: int) -> Any:
+    axis, order = normalize_axis_index(axis, f.ndim), _known_order(f, edge_order)
     given = step if points is None else _spacing(points, f.shape[axis])
-    return _slope(f, axis, given, edge_order)
+    return _slope(_wide(f), axis, given, order)
 
 
 def _gradient_kernel(f: Any, points: Any, step: Any, axis: int, edge_order: int) -> Any:
-    _check_length(f.shape, axis, edge_order + 1)
-    given = step if points is None else points
-    order: Any = edge_order  # NumPy's types take 1 and 2 alone
+    order: Any = _known_order(f, edge_order)  # NumPy's types take 1 and 2 alone
+    _check_length(f.shape, normalize_axis_index(axis, f.ndim), order + 1)
+    given = step
+    if points is not None:
+        _check_spacing(points, f.shape[axis])
+        given = points
     return np.gradient(f, given, axis=axis, edge_order=order)
 
 
@@ -451,7 +468,7 @@ def _spacing(x: Any, length: int) -> Any:
     _check_spacing(x, length)
     if x.ndim == 0:
         return x
-    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
+    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "ium" else x)
     is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
     return steps[0] if is_even else steps
 
@@ -463,6 +480,11 @@ def _check_spacing(x: Any, length: int) -> None:
             np.zeros(typical([length])),
             x,
             do="give a number, or the places of the elements along the axis",
+        )
+    if x.ndim and dtype_of(x).kind == "b":
+        raise ArgumentError(
+            "np.gradient: the places are bools, which NumPy takes at equal distances only",
+            do="cast them first: x.astype(float)",
         )
 
 
@@ -479,7 +501,8 @@ def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
         _inside(f, axis, step),
         _edge(f, axis, step, edge_order, at_end=True),
     ]
-    return in_order_of(cast(np.concatenate(parts, axis), f.dtype), f)
+    own = np.float64 if dtype_of(f).kind == "b" else f.dtype
+    return in_order_of(cast(np.concatenate(parts, axis), own), f)
 
 
 def _check_length(shape: Sequence[Any], axis: int, least: int) -> None:

@@ -173,6 +173,89 @@ def test_hessian_is_that_of_jax(name: str) -> None:
         np.testing.assert_allclose(transform(ours)(x), expected, rtol=1e-9, atol=1e-9)
 
 
+# ---- slopes ----
+
+SLOPES: Any = co.ops.np.gradient.default
+PLACES = {
+    "one": None,
+    "uneven": np.array([1.0, 2.0, 4.0, 7.0]),
+    "uneven bytes": np.array([9, 7, 4, 3], "u1"),
+    "even": np.arange(4),
+    "times": np.array([1, 2, 4, 7], "m8[s]"),
+}
+DATES = ["M8[s]", "m8[s]"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("order", [-1, 0, 1, 2])
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("dtype", ["i8", "u1", "f4", "f8", "c16", *DATES])
+def test_slopes_are_those_of_numpy(dtype: str, places: str, order: int) -> None:
+    """Of the operator, whose axis counts from the end, and of np.gradient in a graph."""
+    x = np.array([[3, 5, 9, 20], [8, 2, 7, 7], [1, 4, 0, 6]]).astype(dtype)
+    at = PLACES[places]
+    given = () if at is None else (at,)
+    call = lambda x: np.gradient(x, *given, axis=-1, edge_order=order)  # type: ignore[call-overload]  # numbers below 1
+    direct = lambda x: SLOPES(x, at, 1.0, -1, order)
+    expected = call(x)
+    found = [direct(x), co.make_fx(call)(x)(x), co.make_fx(direct)(x)(x)]
+    if dtype not in DATES:
+        found += [co.vmap(direct)(x), co.vmap(call)(x)]
+    for out in found:
+        assert out.dtype == expected.dtype
+        if dtype in DATES:
+            np.testing.assert_array_equal(out, expected)
+        else:
+            rtol = 1e-5 if dtype == "f4" else 1e-13
+            np.testing.assert_allclose(out, expected, rtol=rtol, atol=rtol)
+    for fn in (call, direct):
+        assert co.eval_shape(fn, x).dtype == expected.dtype
+
+
+def test_slopes_at_places_that_are_nan() -> None:
+    """Distances that are nan are not even; of two places there are none inside."""
+    x, at = np.array([2.7, -1.2]), np.array([np.nan, -2.2])
+    for fn in (SLOPES, co.make_fx(SLOPES)(x, at, 1.0, -1, 1)):
+        np.testing.assert_array_equal(fn(x, at, 1.0, -1, 1), np.gradient(x, at))
+
+
+def test_slopes_of_bools_need_no_differences() -> None:
+    """NumPy weighs bools at uneven places, and refuses to subtract them elsewhere."""
+    x, at = np.array([True, True, False]), np.array([1.0, 2.0, 4.0])
+    call = lambda x: np.gradient(x, at, edge_order=2)
+    expected = call(x)
+    for out in (SLOPES(x, at, 1.0, 0, 2), co.make_fx(call)(x)(x)):
+        assert out.dtype == expected.dtype
+        np.testing.assert_array_equal(out, expected)
+    for fn in (
+        np.gradient,
+        co.make_fx(np.gradient),
+        lambda x: co.vmap(np.gradient)(x[None]),
+    ):
+        with pytest.raises(TypeError, match="boolean subtract"):
+            fn(x)
+
+
+def test_places_that_are_bools_are_refused() -> None:
+    """Also even ones, since a graph cannot tell them from others."""
+    x, at = np.array([2.7, -1.2]), np.array([True, False])
+    direct = lambda x: SLOPES(x, at, 1.0, 0, 1)
+    for fn in (direct, co.make_fx(direct), co.make_fx(lambda x: np.gradient(x, at))):
+        with pytest.raises(co.ArgumentError, match="places are bools"):
+            fn(x)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_slopes_of_few_elements_are_refused(size: int) -> None:
+    """Also where NumPy looks for a distance of places that are too few to have one."""
+    x = np.zeros(size)
+    for at in (None, np.arange(size)):
+        direct = lambda x, at=at: SLOPES(x, at, 1.0, 0, 2)
+        for fn in (direct, co.make_fx(direct)):
+            with pytest.raises(co.ShapeError, match="too small to calculate"):
+                fn(x)
+
+
 # ---- errors ----
 
 WRONG: dict[str, Callable[[Any], Any]] = {
