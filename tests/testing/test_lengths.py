@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -221,3 +222,18 @@ def test_rules_must_take_the_lengths_that_the_schema_declares() -> None:
     """The schema says that there may be any number."""
     with pytest.raises(co.OpCheckError, match="longer axes: 4 for 3"):
         opcheck(square("(float[n] x) -> float[3,]"), (X,), test_utils="test_gradients")
+
+
+@pytest.mark.exhaustive
+def test_kernels_that_are_slow_for_long_arrays_are_no_fault() -> None:
+    """The check is left out, and the table says on which arrays the kernel is slow."""
+
+    def slow(x: Any) -> Any:
+        if x.size > 500:
+            threading.Event().wait(60)
+        return x * 2.0
+
+    op = operator(slow, "(Array x) -> Array")
+    op.register_fake(lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0)))
+    found = opcheck(op, test_utils="test_sizes")
+    assert "too slow for long arrays" in str(found["test_sizes"])

@@ -41,7 +41,7 @@ from customop.testing.checks.session import (
     same_bits,
 )
 from customop.testing.inputs.sample_values import Array, arrays_in
-from customop.testing.inputs.variations import LARGE
+from customop.testing.inputs.variations import has_large_numbers
 from customop.testing.processes.child import (
     Crash,
     Send,
@@ -423,7 +423,7 @@ def left_out(
     The check has made the arrays long, or the numbers large: that the kernel did not end
     shows nothing but how its time grows.
     """
-    is_large = sample.note.startswith(LARGE)
+    is_large = has_large_numbers(op, sample)
     if not crash.hangs or not (is_large or length_checks.is_long(op, sample, usual)):
         return ""
     what = crash_fault(op, crash, sample, None).what

@@ -45,7 +45,7 @@ def check_long_arrays(session: Session) -> None:
 def is_long(op: Operator[..., Any], sample: Sample, usual: Sample) -> bool:
     """Return whether the arrays of a sample were made long here, beside a usual one."""
     size, known = (sum(x.size for _, x, _ in arrays_in(op, s)) for s in (sample, usual))
-    return size >= _LENGTHENED * max(known, _FEW)
+    return bool(size >= _LENGTHENED * max(known, _FEW))
 
 
 def _lengths_for(session: Session) -> dict[int, int]:

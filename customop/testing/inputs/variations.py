@@ -279,13 +279,18 @@ _NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, 
 _ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
 # Dtypes for empty arrays.
 _EMPTY = [*map(np.dtype, ("i8", "f4"))]
-# Begins the notes of samples with large numbers.
-LARGE = "large"
-
 # Dtypes with numbers so large that their sums and products wrap around, or that do not
 # fit into integers of 32 bits.
 _LARGE = [*map(np.dtype, ("i1", "u1", "i8"))]
 _ABOVE_32_BITS = 1 << 31
+
+
+def has_large_numbers(op: Operator[..., Any], sample: Sample) -> bool:
+    """Return whether integers of a sample are about as large as fit into 32 bits."""
+    arrays = [x for _, x, _ in arrays_in(op, sample)]
+    return any(
+        x.dtype.kind in "iu" and bool(np.any(x >= _ABOVE_32_BITS // 2)) for x in arrays
+    )
 
 
 def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
@@ -340,7 +345,7 @@ def _whole_trials(
     yield _Variation(new, note, is_certain)
     if dtype in _LARGE:
         large = {p: _enlarged(x) for p, x in new.items()}
-        yield _Variation(large, f"{LARGE} {note}", False)
+        yield _Variation(large, f"large {note}", False)
 
 
 def _swapped_trial(
