@@ -224,7 +224,9 @@ def test_slopes_of_bools_need_no_differences() -> None:
     x, at = np.array([True, True, False]), np.array([1.0, 2.0, 4.0])
     call = lambda x: np.gradient(x, at, edge_order=2)
     expected = call(x)
-    for out in (SLOPES(x, at, 1.0, 0, 2), co.make_fx(call)(x)(x)):
+    assert co.eval_shape(call, x).dtype == expected.dtype
+    rows = co.vmap(call)(x[None])[0]
+    for out in (SLOPES(x, at, 1.0, 0, 2), co.make_fx(call)(x)(x), rows):
         assert out.dtype == expected.dtype
         np.testing.assert_array_equal(out, expected)
     for fn in (
