@@ -193,6 +193,24 @@ def tiny_results_through_half(wrong: bool) -> Any:
     return define(decayed).register_fake(modeled(decayed))
 
 
+@hidden
+def tangent_of_differences_in_half(wrong: bool) -> Any:
+    def spread(x: A) -> A:
+        if x.dtype.kind != "f" or x.ndim != 1 or not x.size:
+            raise TypeError("a vector of floats")
+        return np.asarray(np.sum((x - np.mean(x)) ** 2))
+
+    op = define(spread).register_fake(lambda x: co.FakeArray((), x.dtype))
+
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        if wrong and x.dtype == np.float32:
+            x = x.astype(np.float16).astype(np.float32)
+        return op(x), np.asarray(np.sum((x - np.mean(x)) * t)) * np.asarray(2, x.dtype)
+
+    return op.register_jvp(rule)
+
+
 @not_found(
     "right kernels in NumPy overflow in float16, too, so it is not held against them"
 )

@@ -231,7 +231,7 @@ def half_precision_overflows_on_the_way(wrong: bool) -> Any:
     def length(x: A) -> A:
         if x.dtype.kind != "f":
             raise TypeError("floats")
-        wide = x if wrong else x.astype(np.float64)
+        wide = x if wrong else x.astype(np.result_type(x.dtype, np.float64))
         return np.sqrt(np.sum(wide * wide, dtype=wide.dtype)).astype(x.dtype)
 
     op = define(length).register_fake(lambda x: co.FakeArray((), x.dtype))
