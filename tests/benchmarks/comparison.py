@@ -2,8 +2,8 @@
 
 ``python tests/benchmarks/comparison.py`` prints a table; ``--update`` also stores the run as
 `examples/guide/programs.json` and renews the pages that show it. ``--program RNN`` measures
-the programs with this in their names, ``--backend NAME`` other back ends of `compile` than
-"numpy" and "native" (more than one may be given).
+the programs with this in their names, ``--backend NAME`` another back end of `compile` (more
+than one may be given).
 
 Each program runs in a process of its own, on one core and in one thread. All results are
 compared before anything is timed. Times are processor time; the libraries take turns, and a
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="renew the pages")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    backends = given.backend or ["numpy", "native"]
+    backends = given.backend or ["numpy"]
     if given.one:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

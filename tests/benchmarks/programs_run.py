@@ -14,7 +14,6 @@ else:
 __all__ = [
     "COMPILED",
     "EAGER",
-    "NATIVE",
     "ProgramRun",
     "Times",
     "as_json",
@@ -26,14 +25,13 @@ __all__ = [
     "read_json",
 ]
 
-EAGER, COMPILED, NATIVE = "eager", "compiled", "compiled, native"
+EAGER, COMPILED = "eager", "compiled"
 # "first" or "later" -> library -> seconds.
 Times = dict[str, dict[str, float]]
 _COLUMNS = {
     "NumPy": "NumPy",
     EAGER: "eager",
     COMPILED: "compiled",
-    NATIVE: "native",
     "jax": "jax.jit",
     "torch": "torch",
     "HIPS": "HIPS",
@@ -95,24 +93,18 @@ def later_calls(run: ProgramRun, names: Sequence[str] | None = None) -> str:
 
 
 def ratios(run: ProgramRun) -> str:
-    """A table of what is compiled, by NumPy and native, as parts of the time of peers."""
-    ours = (COMPILED, NATIVE)
-    peers = {name: title for name, title in _COLUMNS.items() if name not in ours}
+    """A table of what is compiled as a part of the time of each peer."""
+    peers = {name: title for name, title in _COLUMNS.items() if name != COMPILED}
     rows = {}
     for program, times in run.rows.items():
-        later = times["later"]
-        rows[program] = [
-            " / ".join([_digits(later[name] / later[p]) for name in ours])
-            if p in later
-            else ""
-            for p in peers
-        ]
+        ours, later = times["later"][COMPILED], times["later"]
+        rows[program] = [_digits(ours / later[p]) if p in later else "" for p in peers]
     return _table([*peers.values()], rows)
 
 
 def first_calls(run: ProgramRun) -> str:
     """A table of first calls in ms, of what compiles."""
-    kinds = (COMPILED, NATIVE, "jax")
+    kinds = (COMPILED, "jax")
     rows = {name: _ms(times["first"], kinds) for name, times in run.rows.items()}
     return _table([_COLUMNS[kind] for kind in kinds], rows)
 
@@ -137,38 +129,32 @@ def in_words(run: ProgramRun, most: int | None = None) -> str:
 
     With `most`, only so many programs are named for each.
     """
-    firsts = [
-        t["first"][name] / t["first"]["jax"]
-        for t in run.rows.values()
-        for name in (COMPILED, NATIVE)
-    ]
+    firsts = [t["first"][COMPILED] / t["first"]["jax"] for t in run.rows.values()]
     return (
-        f"It is not faster everywhere. {_faster(run, 'jax', 'jax.jit', NATIVE, most)}"
-        f" {_faster(run, 'torch', 'torch', NATIVE, most)} With the default back end"
-        f" {_faster(run, 'jax', 'jax.jit', COMPILED, most)} The first call of a compiled"
-        f" function takes {min(firsts):.2f} to {max(firsts):.2f} of the time of that of"
-        f" jax.jit. Measured on {run.date} in one run, on one core, in processor time; compare the times in a row:"
+        f"It is not faster everywhere. {_faster(run, 'jax', 'jax.jit', most)}"
+        f" {_faster(run, 'torch', 'torch', most)} The first call of a compiled function takes"
+        f" {min(firsts):.2f} to {max(firsts):.2f} of the time of that of jax.jit. Measured on"
+        f" {run.date} in one run, on one core, in processor time; compare the times in a row:"
         f" {run.machine}"
     )
 
 
-def _faster(run: ProgramRun, peer: str, name: str, ours: str, most: int | None) -> str:
+def _faster(run: ProgramRun, peer: str, name: str, most: int | None) -> str:
     """The programs on which a peer needs less time than what is compiled; worst first."""
     ratios = {
-        program: times["later"][ours] / times["later"][peer]
+        program: times["later"][COMPILED] / times["later"][peer]
         for program, times in run.rows.items()
         if peer in times["later"]
     }
-    title = _COLUMNS[ours]
     slower = sorted((ratio, p) for p, ratio in ratios.items() if ratio > 1.05)[::-1]
     if not slower:
-        return f"{name} is not faster than {title} on any of {len(ratios)} programs."
+        return f"{name} is not faster than compiled on any of {len(ratios)} programs."
     shown = [f"{ratio:.2g} times on {_in_brackets(p)}" for ratio, p in slower[:most]]
     rest = len(slower) - len(shown)
     if rest:
         shown.append(f"{slower[len(shown)][0]:.2g} times or less on {rest} others")
     return (
-        f"{name} is faster than {title} on {len(slower)} of {len(ratios)} programs:"
+        f"{name} is faster than compiled on {len(slower)} of {len(ratios)} programs:"
         f" {', '.join(shown)}."
     )
 
