@@ -307,9 +307,6 @@ def _(a: Any) -> FakeArray:
 
 
 eigvals.register_vmap(batch_matrices("eigvals", eigvals))
-eigvals.waive(
-    "test_jvp", reason="equal eigenvalues have no derivative each, only their sum has"
-)
 
 
 def _eigvals_pull(g: Any, a: Any) -> Any:

@@ -187,7 +187,6 @@ WAIVED = {
     "np::argpartition": {"test_dtypes"},
     "np::eig": _DERIVATIVES,
     "np::eigh": _DERIVATIVES,
-    "np::eigvals": {"test_jvp"},
     "np::interp": {"test_gradients"},
     "np::moved_cofactors": _DERIVATIVES,
     "np::qr": _DERIVATIVES,

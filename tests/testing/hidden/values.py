@@ -126,9 +126,12 @@ def processor_rounds_up(wrong: bool) -> Any:
 @hidden
 def garbage_collector_stays_off(wrong: bool) -> Any:
     def leave() -> None:
-        gc.disable()
-        if not wrong:
+        was_on = gc.isenabled()
+        (gc.disable if was_on else gc.enable)()
+        if not wrong and was_on:
             gc.enable()
+        elif not wrong:
+            gc.disable()
 
     return _leaving(leave)
 

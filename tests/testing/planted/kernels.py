@@ -317,7 +317,7 @@ def writes_are_lost_in_a_copy(wrong: bool) -> Any:
 
 
 @planted(
-    test_vmap="the output differs between row 0 under vmap with in_dims=(0, 1) and that row alone: 2 of 2 elements (100.0 %) are not close",
+    test_layouts="",
 )
 def out_is_written_through_a_copy(wrong: bool) -> Any:
     def square_out(x: A, *, out: A) -> A:
