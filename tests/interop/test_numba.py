@@ -132,6 +132,7 @@ def test_read_only_arrays_are_not_written() -> None:
     np.testing.assert_array_equal(y, np.ones(3))
 
 
+@pytest.mark.usefixtures("own_kinds_here")
 def test_kernels_of_njit_travel_to_other_processes() -> None:
     """With dask's tasks, also those that cannot be imported there."""
     da = pytest.importorskip("dask.array", reason="dask is not installed")
