@@ -11,8 +11,11 @@ between machines, sends a recipe:
 
 from __future__ import annotations
 
+import ast
+import dis
 import functools
 import importlib.util
+import inspect
 import os
 import pickle
 import sys
@@ -170,8 +173,8 @@ def recipe_of(op: RuleTable | AbsentOperator) -> Recipe:
     if isinstance(op, AbsentOperator):
         return op.recipe or Recipe(op.qualname, "__main__", "", "", ())
     known = _known(op)
-    # A body is written anew each time: what its functions refer to may have changed.
-    if known is not None and (not known.body or op in brought):
+    # Others are looked at anew each time: what their functions refer to may have changed.
+    if known is not None and (op in brought or _top(op.definition.module) == _OURS):
         return known
     module = op.definition.module
     found = Recipe(op.qualname, module, op.schema.show(op.qualname), _PYTHON, ())
@@ -369,66 +372,231 @@ _PYTHON = f"{importlib.util.MAGIC_NUMBER.hex()} {sys.flags.optimize}"
 
 def _proof(op: RuleTable) -> tuple[tuple[str, str], ...]:
     """Return the name and the digest of each kernel and rule that runs on a worker."""
+    own = _top(op.definition.module)
+    return tuple([(name, _digest(_text(fn, own, {}))) for name, fn in _rows(op)])
+
+
+def _rows(op: RuleTable) -> list[tuple[str, Any]]:
     rules = [(k.name, op.rows[k].fn) for k in _KINDS.values() if k in op.rows]
-    named = [("kernel", find_kernel(op, CPU.name)), *rules]
-    return tuple([(name, _digest(_text(fn, {}))) for name, fn in named])
+    return [("kernel", find_kernel(op, CPU.name)), *rules]
 
 
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _text(value: Any, seen: dict[int, int]) -> str:
+def _text(value: Any, own: str, seen: dict[int, tuple[int, Any]]) -> str:
     """Return a text that is equal in two processes for what computes the same.
 
-    Functions are told apart by code, constants, defaults, closed-over values and the
-    functions of their module that they call; other objects by their class. `seen` numbers what is met again, as a function that calls
-    itself.
+    Functions are told apart by code, constants, defaults, closed-over values and by what
+    they reach in modules: functions, classes, operators and constants. Of an installed
+    library other than the package `own` only names count. `seen` numbers what is met
+    again, as a function that calls itself, and keeps it alive.
     """
-    parts = _parts(value)
+    parts = _parts(value, own)
     if isinstance(parts, str):
         return parts
     # Which of these are one object depends on how the code was compiled or loaded.
     if not isinstance(value, tuple | frozenset | CodeType):
         if id(value) in seen:
-            return f"#{seen[id(value)]}"
-        seen[id(value)] = len(seen)
-    texts = [_text(part, seen) for part in parts]
+            return f"#{seen[id(value)][0]}"
+        seen[id(value)] = len(seen), value
+    texts = [_text(part, own, seen) for part in parts]
     if isinstance(value, set | frozenset | dict):
         texts.sort()
     return f"{type(value).__name__}({', '.join(texts)})"
 
 
-def _parts(value: Any) -> Sequence[Any] | str:
+def _parts(value: Any, own: str) -> Sequence[Any] | str:
     """Return the values that decide what a value does, or its text."""
     if isinstance(value, _PLAIN):
         return f"{type(value).__name__} {value!r}"
-    if isinstance(value, Operator):
-        return f"operator {value.schema.show(value.qualname)}"
+    if isinstance(value, FunctionType):
+        return _parts_of_function(value, own)
     for classes, parts in _PARTS:
         if isinstance(value, classes):
             return parts(value)
-    if hasattr(value, "py_func"):  # numba's
-        return [value.py_func]
+    for name in ("py_func", "__wrapped__", "pyfunc"):  # of numba, functools and numpy
+        # An object that answers every name, such as `customop.ops`, has none of these.
+        if inspect.getattr_static(value, name, None) is not None:
+            return [getattr(value, name)]
     named = value if isinstance(value, _NAMED) else type(value)
+    if isinstance(named, type) and _is_followed(named.__module__, own):
+        return _parts_of_class(named) if named is value else [named, _state(value)]
     name = getattr(named, "__qualname__", named.__name__)
     return f"{getattr(named, '__module__', '')} {name}"
 
 
-def _parts_of_function(fn: FunctionType) -> Sequence[Any]:
-    own = [fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__closure__]
-    known = fn.__globals__
-    called = [known.get(name) for name in sorted(_names(fn.__code__))]
-    helpers = [
-        f for f in called if isinstance(f, FunctionType) and f.__globals__ is known
+def _parts_of_operator(op: RuleTable) -> Sequence[Any]:
+    rows = _rows(op) if _top(op.definition.module) != _OURS else []
+    return [op.schema.show(op.qualname), *rows]
+
+
+def _parts_of_function(fn: FunctionType, own: str) -> Sequence[Any]:
+    held = [fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__closure__]
+    return [*held, *_reached(fn, own)]
+
+
+def _parts_of_class(cls: type) -> Sequence[Any]:
+    found = [
+        (name, _defined(cls.__module__, (*cls.__qualname__.split("."), name), value))
+        for name, value in sorted(vars(cls).items())
+        if name not in _OF_EVERY_CLASS
     ]
-    return [*own, *helpers]
+    return [cls.__qualname__, cls.__bases__, *found]
+
+
+def _state(value: Any) -> Any:
+    """Return what pickle would write of an object, without properties computed once."""
+    try:
+        state = value.__getstate__()
+    except TypeError:  # of an extension type
+        return None
+    if not isinstance(state, dict):
+        return state
+    own = type(value)
+    return {
+        name: item
+        for name, item in state.items()
+        if not isinstance(getattr(own, name, None), functools.cached_property)
+    }
+
+
+# ---- what a function reaches in modules ----
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+# Operators of this package keep their proof: nobody changes what they refer to.
+_OURS = "customop"
+
+
+def _is_followed(module: str, own: str) -> bool:
+    """Return whether the content of a module is compared, rather than its name.
+
+    Installed libraries are not followed: they keep memories of their own, and dask
+    compares their versions (``client.get_versions(check=True)``).
+    """
+    top = _top(module)
+    if top == _OURS or top in sys.stdlib_module_names:
+        return False
+    spec = getattr(sys.modules.get(top), "__spec__", None)
+    folders = getattr(spec, "submodule_search_locations", None) or ()
+    places = [str(getattr(spec, "origin", "")), *folders]
+    is_installed = any(name in place for place in places for name in _INSTALLED)
+    return top == own or not is_installed
+
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def _reached(fn: FunctionType, own: str) -> list[Any]:
+    """Return name and value of what a function looks up in its module and in others."""
+    names, known = _names(fn.__code__), fn.__globals__
+    module = str(known.get("__name__", ""))
+    found: dict[str, Any] = {}
+    _look_up(names, module, known, found, own)
+    for name in sorted(_imported(fn.__code__, str(known.get("__package__") or ""))):
+        if _is_followed(name, own):
+            with suppress(ImportError):  # the function may do without
+                other = importlib.import_module(name)
+                _look_up(names, name, vars(other), found, own)
+    if "ops" in names:  # ops.namespace.name
+        for qualname, op in sorted(operators.items()):
+            if op.namespace in names and op.name.partition(".")[0] in names:
+                found[f"ops {qualname}"] = op
+    return sorted(found.items())
+
+
+def _look_up(
+    names: set[str],
+    module: str,
+    known: dict[str, Any],
+    found: dict[str, Any],
+    own: str,
+) -> None:
+    """Collect values of a module that have one of some names; go on in its modules."""
+    is_followed = _is_followed(module, own)
+    for name in names.intersection(known):
+        value = known[name]
+        key = f"{module} {name}"
+        if key in found:
+            continue
+        if isinstance(value, ModuleType):
+            found[key] = value.__name__
+            if _is_followed(value.__name__, own):
+                _look_up(names, value.__name__, vars(value), found, own)
+        elif is_followed:
+            found[key] = _defined(module, (name,), value)
+        elif isinstance(value, FunctionType) and value.__globals__ is known:
+            found[key] = value
 
 
 def _names(code: CodeType) -> set[str]:
     """Return the names that a function and those inside it may look up."""
     inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
     return set(code.co_names).union(*inner)
+
+
+def _imported(code: CodeType, package: str) -> set[str]:
+    """Return the names of the modules that a function imports when it runs."""
+    found: set[str] = set()
+    if _IMPORT in code.co_code[::2]:
+        steps = list(dis.get_instructions(code))
+        for level, _, step in zip(steps, steps[1:], steps[2:], strict=False):
+            if step.opname == "IMPORT_NAME":
+                name = "." * level.argval + step.argval
+                found.add(importlib.util.resolve_name(name, package))
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return found.union(*[_imported(c, package) for c in inner])
+
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
+
+
+# ---- values that change while a program runs ----
+
+
+def _defined(module: str, path: tuple[str, ...], value: Any) -> Any:
+    """Return the definition of a value that may be a memory or a counter, else the value.
+
+    Its content then depends on what ran before in this process.
+    """
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # it has no source
+        return value
+    known, rebound = _definitions(source)
+    is_changing = isinstance(value, dict | list | set) or path[-1] in rebound
+    return known.get(path, value) if is_changing else value
+
+
+@functools.lru_cache(maxsize=50)
+def _definitions(source: str) -> tuple[dict[tuple[str, ...], str], set[str]]:
+    """Return the code of each assignment of a module, and names that functions rebind."""
+    tree = ast.parse(source)
+    found: dict[tuple[str, ...], str] = {}
+    _collect(tree, (), found)
+    rebound = [n.names for n in ast.walk(tree) if isinstance(n, ast.Global)]
+    return found, {name for names in rebound for name in names}
+
+
+def _collect(
+    node: Any, path: tuple[str, ...], found: dict[tuple[str, ...], str]
+) -> None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            _collect(child, (*path, child.name), found)
+        elif isinstance(child, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            for name in [n for t in targets for n in ast.walk(t)]:
+                if isinstance(name, ast.Name) and child.value is not None:
+                    key = (*path, name.id)
+                    found[key] = found.get(key, "") + ast.dump(child.value)
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            _collect(child, path, found)
 
 
 def _parts_of_code(code: CodeType) -> Sequence[Any]:
@@ -449,13 +617,22 @@ _PLAIN = (
     *(int, float, complex, str, bytes, bool, type(None), type(...), slice),
     *(np.dtype, np.generic),
 )
+_OF_EVERY_CLASS = frozenset(
+    (
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"),
+        *("__firstlineno__", "__static_attributes__", "__annotations__"),
+        *("__annotations_cache__", "__annotate_func__"),
+    )
+)
 _NAMED = (type, ModuleType, BuiltinFunctionType, np.ufunc)
 _PARTS: tuple[tuple[Any, Callable[[Any], Sequence[Any]]], ...] = (
-    (FunctionType, _parts_of_function),
+    (Operator, _parts_of_operator),
     (CodeType, _parts_of_code),
     (CellType, contents),
     (functools.partial, lambda value: [value.func, value.args, value.keywords]),
     (MethodType, lambda value: [value.__func__, value.__self__]),
+    ((staticmethod, classmethod), lambda value: [value.__func__]),
+    (property, lambda value: [value.fget, value.fset]),
     (dict, lambda value: [*value.items()]),
     ((tuple, list, set, frozenset), list),
     (np.ndarray, _parts_of_array),

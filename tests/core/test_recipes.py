@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core.recipes import recipe_of
 from customop.core.registry import find_operator
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="dask is not installed")
@@ -171,3 +175,90 @@ def test_the_name_of_an_absent_operator_goes_on() -> None:
     op = co.define("recipes::elsewhere", "(Array x) -> Array")
     op.register_kernel(None, lambda x: x + 1.0)
     assert pickle.loads(text)(np.ones(1)) == 2.0
+
+
+# ---- digests of kernels ----
+
+KERNEL = """
+import recipes_library, customop as co
+from . import factors
+
+TABLE = {"k": 1.0}
+
+def kernel(x):
+    from .inner.scales import scale
+
+    return scale(x) * factors.FACTOR * TABLE["k"] + recipes_library.shift(x)
+
+op = co.custom_op(NAME, kernel, mutates_args=(), schema="(Array x) -> Array")
+"""
+INSTALLED = {
+    "recipes_library.py": "def shift(x):\n    return 0.0\n",
+    "recipes_package/__init__.py": "",
+    "recipes_package/factors.py": "FACTOR = 2.0\n",
+    "recipes_package/kernels.py": KERNEL,
+    "recipes_package/inner/__init__.py": "",
+    "recipes_package/inner/scales.py": "from ..factors import FACTOR\n"
+    "def scale(x):\n    return x * FACTOR\n",
+}
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[str, str]]:
+    """A function that imports the package with a changed file; it digests the kernel."""
+
+    def found(changed: str = "", old: str = "", new: str = "") -> tuple[str, str]:
+        number = next(_numbers)
+        folder = tmp_path / str(number) / "site-packages"
+        for name, text in INSTALLED.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            given = text.replace("NAME", f"'recipes::digest{number}'")
+            assert name != changed or old in given
+            path.write_text(given.replace(old, new) if name == changed else given)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(folder))
+            module = importlib.import_module("recipes_package.kernels")
+            before = recipe_of(module.op).rows[0]
+            module.TABLE["more"] = 7.0
+            assert recipe_of(module.op).rows[0] == before
+            for name in [n for n in sys.modules if n.startswith("recipes_")]:
+                del sys.modules[name]
+        return before
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "old", "new"),
+    [
+        ("recipes_package/factors.py", "2.0", "3.0"),
+        ("recipes_package/inner/scales.py", "x * FACTOR", "x + FACTOR"),
+        ("recipes_package/kernels.py", '"k": 1.0', '"k": 4.0'),
+        ("recipes_package/kernels.py", "scale(x) *", "scale(x) /"),
+    ],
+)
+def test_a_digest_covers_the_package_of_the_operator(
+    digest: Callable[..., tuple[str, str]], changed: str, old: str, new: str
+) -> None:
+    """It follows imports inside of functions; the package may be installed."""
+    assert digest() == digest() != digest(changed, old, new)
+
+
+@pytest.mark.parametrize(
+    ("changed", "old", "new"),
+    [
+        ("recipes_library.py", "0.0", "1.0"),
+        ("recipes_package/kernels.py", "TABLE =", "# A comment.\n\nTABLE ="),
+        ("recipes_package/factors.py", "FACTOR", "OTHER = 1.0\nFACTOR"),
+    ],
+)
+def test_a_digest_leaves_out_what_says_nothing_about_the_kernel(
+    digest: Callable[..., tuple[str, str]], changed: str, old: str, new: str
+) -> None:
+    """Other installed libraries, comments, places in files, names that it does not use."""
+    assert digest() == digest(changed, old, new)

@@ -56,12 +56,94 @@ for op in (code, helped, replaced, equal):
     op.register_fake(lambda x: co.fake_like(x))
 """
 
+# Kernels that are equal in text and reach something that may differ.
+REACHING = """
+import functools
+import numpy as np, customop as co
+import {module}_helpers as helpers
+from {module}_helpers import Scale, scale
+
+FACTOR, TABLE, WEIGHTS = {factor}, {{"k": [{factor}]}}, np.array([{factor}])
+MEMORY, CALLS = {{}}, 0
+OBJECT = Scale({factor})
+OPERATORS = {{}}
+
+def kernel(fn, name=""):
+    name = name or fn.__name__
+    op = co.custom_op(
+        "{module}::" + name, fn, mutates_args=(), tags=co.Tag.pointwise,
+        schema="(Array x) -> Array",
+    )
+    OPERATORS[name] = op.register_fake(lambda x: co.fake_like(x))
+    return op
+
+@functools.lru_cache
+def remembered(n):
+    return n * {factor}
+
+class Own:
+    table = {{"k": {factor}}}
+
+    def run(self, x):
+        return x * self.table["k"]
+
+@kernel
+def memory(x):
+    global CALLS
+    CALLS += 1
+    MEMORY[CALLS] = x
+    return x * FACTOR
+
+inner = kernel(lambda x: x * {factor}, "inner")
+graded = co.custom_op(
+    "{module}::graded", lambda x: x * 1.0, mutates_args=(), schema="(Array x) -> Array"
+)
+graded.register_fake(lambda x: co.fake_like(x))
+graded.register_autograd(lambda ctx, g: g * FACTOR)
+
+@kernel
+def imported_inside(x):
+    from {module}_helpers import scale
+
+    return scale(x)
+
+kernel(lambda x: x * FACTOR, "constant")
+kernel(lambda x: x * TABLE["k"][0], "table")
+kernel(lambda x: x * WEIGHTS, "array")
+kernel(lambda x: scale(x), "imported")
+kernel(lambda x: helpers.scale(x), "of_module")
+kernel(lambda x: x * helpers.FACTOR, "constant_of_module")
+kernel(lambda x: OBJECT(x), "object")
+kernel(lambda x: Own().run(x), "class_of_module")
+kernel(lambda x: x * remembered(1), "remembered")
+kernel(Scale({factor}), "instance")
+kernel(Scale({factor}).__call__, "method")
+kernel(np.vectorize(lambda x: x * {factor}, otypes=[float]), "vectorized")
+kernel(lambda x: inner(x) + 0.0, "operator")
+kernel(lambda x: co.ops.{module}.inner(x), "operator_by_name")
+kernel(lambda x: x * co.grad(lambda y: np.sum(graded(y)))(x), "rule")
+"""
+
+HELPERS = """
+FACTOR = {factor}
+
+def scale(x):
+    return x * FACTOR
+
+class Scale:
+    def __init__(self, k):
+        self.k = k
+
+    def __call__(self, x):
+        return x * self.k
+"""
+
 SCRIPT = """
 import json, sys
 import numpy as np, dask, dask.array as da, distributed
 import customop as co
 import customop.interop.dask
-import apart, only_here
+import apart, only_here, reaching, reaching_equal
 
 X, FACTOR = np.array([0.0, 0.5, 1.0]), 2.0
 
@@ -124,6 +206,10 @@ def main():
         apart.replaced.register_kernel("cpu", lambda x: x * 100.0)
         return run()
 
+    def constant_changed():
+        reaching_equal.FACTOR = 7.0
+        return reaching_equal.OPERATORS["constant"](lazy).compute()
+
     programs = {
         "chunks": lambda: slope(lazy).compute(),
         "submit": lambda: client.submit(scale, X).result(),
@@ -156,6 +242,13 @@ def main():
         "missing_submit": lambda: client.submit(only_here.op, X).result(),
         "needs": lambda: client.submit(only_here.needed, X).result(),
     }
+    for module in (reaching, reaching_equal):
+        for name, op in module.OPERATORS.items():
+            op(X)  # what the kernel remembers here is not on the worker
+            key = f"{module.__name__} {name}"
+            programs[key] = lambda op=op: op(lazy).compute()
+            programs[f"{key} submit"] = lambda op=op: client.submit(op, X).result()
+    programs["constant_changed"] = constant_changed
     found = {}
     for name, program in programs.items():
         try:
@@ -201,6 +294,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         (folder / "apart.py").write_text(
             MODULE.format(parameter=parameter, is_new=is_new, factor=factor)
         )
+        for module, k in (("reaching", factor), ("reaching_equal", 2.0)):
+            for suffix, text in (("", REACHING), ("_helpers", HELPERS)):
+                path = folder / f"{module}{suffix}.py"
+                path.write_text(text.format(module=module, factor=k))
     address = there / "scheduler.json"
     with ExitStack() as stack:
         scheduler = (
@@ -305,6 +402,31 @@ def test_another_operator_on_a_worker_is_an_error(
     """Its schema or its kernel is another one; the error says what differs, and where."""
     for text in (*DIFFERS[name], "in process", "the same version of 'apart'"):
         assert text in found[name]
+
+
+REACHED = (
+    *("memory", "inner", "constant", "table", "array", "imported", "imported_inside"),
+    *("of_module", "constant_of_module", "object", "class_of_module", "remembered"),
+    *("instance", "method", "vectorized", "operator", "operator_by_name", "rule"),
+)
+
+
+@pytest.mark.parametrize("way", ["", " submit"])
+@pytest.mark.parametrize("name", REACHED)
+def test_what_a_kernel_reaches_is_compared(
+    found: dict[str, Any], name: str, way: str
+) -> None:
+    """Constants, helpers, classes and operators; equal ones run, whatever ran before."""
+    qualname = f"reaching::{name}"
+    differs = found[f"reaching {name}{way}"]
+    assert differs.startswith(f"RegistrationError: {qualname}"), differs
+    assert "its kernel differs" in differs
+    assert found[f"reaching_equal {name}{way}"] == [0.0, 1.0, 2.0]
+
+
+def test_a_constant_that_changed_here_is_an_error(found: dict[str, Any]) -> None:
+    """The operator was sent before, with another value of the constant."""
+    assert "its kernel differs" in found["constant_changed"]
 
 
 @pytest.mark.parametrize("name", ["missing", "missing_submit", "needs"])
