@@ -582,7 +582,7 @@ def _point() -> MachineFunction:
 
 
 def _make() -> MachineFunction:
-    """Make the arrays of results; return -1 if there is no memory."""
+    """Make the arrays of results; return -1 if memory runs out."""
     code = MachineFunction("make", "ptr %header")
     made = code.word("%header", tables.MADE, "ptr")
     with code.each(code.word("%header", tables.N_RESULTS)) as number:
@@ -610,7 +610,7 @@ def _make() -> MachineFunction:
 
 
 def _give() -> MachineFunction:
-    """Return the list of the results; null if there is no memory."""
+    """Return the list of the results; null if memory runs out."""
     code = MachineFunction("give", "ptr %header, ptr %arguments", "ptr")
     made = code.word("%header", tables.MADE, "ptr")
     count = code.word("%header", tables.N_RESULTS)

@@ -78,7 +78,7 @@ def _read(value: Any) -> Any:
 
 
 class _RaisedFlags:
-    """What an island calls where NumPy would warn: the call runs again by NumPy's code."""
+    """Notes where NumPy would warn; the call runs again by NumPy's code."""
 
     __slots__ = ("seen",)
 

@@ -639,7 +639,7 @@ def _is_as_ufunc(node: Node) -> bool:
 
 
 def _kind(number: Any) -> Any:
-    """Return what stands for a number where NumPy finds the dtypes of a loop."""
+    """Return the value by which NumPy finds the dtypes of a loop for a number."""
     return np.dtype(np.bool_) if type(number) is bool else type(number)
 
 

@@ -1,4 +1,4 @@
-"""How the results of a table become arrays, which may be views of each other."""
+"""Results of a table as arrays, which may be views of each other."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from customop.testing.inputs.search import NOISY
 from customop.testing.quiet import Fault
 
 # Kernels often take another way from a power of two on, such as 1,024 or 65,536. These
-# lengths lie behind it and are no multiples of the width of a vector. Keys are axes.
+# lengths lie behind it and are not multiples of the width of a vector. Keys are axes.
 _LONG: Final = {0: 70_001, -1: 8_209}
 # Those for arguments that the user gives. Gradients are left out, too: opcheck of one
 # call takes 10 ms, and more would take a third of that.
