@@ -53,6 +53,9 @@ _backends: dict[str, Backend | str] = {
     "jax": "customop.interop.jax.jax_backend",
 }
 
+# Module of a back end -> its function for results that may differ in their last bits.
+_near: dict[str, str] = {"customop.compiling.native_backend.native_code": "build_near"}
+
 # Those that return a list of leaves, so that nothing looks whether they do.
 _returns_lists: set[Any] = {*_backends}
 
@@ -117,8 +120,15 @@ def _where(known: Backend | str) -> str:
     return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
-def find_backend(given: str | Backend) -> Backend:
+def find_backend(given: str | Backend, *, is_exact: bool = True) -> Backend:
     """Return the back end of a name; a function is taken as one.
+
+    Parameters
+    ----------
+    given : str or callable
+    is_exact : bool, optional
+        Whether results must have NumPy's bits. If not, the back end "native" has faster
+        code; others are the same.
 
     Raises
     ------
@@ -137,7 +147,8 @@ def find_backend(given: str | Backend) -> Backend:
     if isinstance(found, str):
         found = importing(import_module, found).build
         _backends[given] = found
-    return found
+    near = None if is_exact else _near.get(found.__module__)
+    return found if near is None else getattr(import_module(found.__module__), near)
 
 
 # ---- the back end "numpy": code for the arrays of a graph, wherever they are ----

@@ -60,13 +60,22 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         It does not check the guards of the graph. Its attribute `explain` gives the calls
         that run as Python.
     """
+    return _build(module, is_exact=True)
+
+
+def build_near(module: GraphModule) -> Callable[..., list[Any]]:
+    """Do what `build` does, for ``compile(exact=False)``."""
+    return _build(module, is_exact=False)
+
+
+def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
     why = _reason_against(module)
     if why:
         run: Any = build_numpy(module)
         others = getattr(run, "explain", list)
         run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
     else:
-        run = NativeCode(module).function
+        run = NativeCode(module, is_exact=is_exact).function
     made: Callable[..., list[Any]] = run
     return made
 
@@ -113,8 +122,9 @@ class NativeCode:
         Of the leaves of the inputs.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, is_exact: bool) -> None:
         self._module: GraphModule = module
+        self._is_exact: bool = is_exact
         self._numpy: Any = None
         self._plans: dict[Any, GraphProgram | str] = {}
         self._lock: Any = free_after_fork(threading.RLock())
@@ -164,7 +174,9 @@ class NativeCode:
             return "there are plans for too many kinds of arguments"
         made: GraphProgram | str
         try:
-            made = GraphProgram(self._module, leaves, self._fallback)
+            made = GraphProgram(
+                self._module, leaves, self._fallback, is_exact=self._is_exact
+            )
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
@@ -225,8 +237,10 @@ class GraphProgram:
         module: GraphModule,
         leaves: Sequence[Any],
         fallback: Callable[..., Any],
+        *,
+        is_exact: bool,
     ) -> None:
-        self._program: NativeProgram = NativeProgram(driver())
+        self._program: NativeProgram = NativeProgram(driver(), is_exact=is_exact)
         program = self._program
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
@@ -241,7 +255,8 @@ class GraphProgram:
             for node, (kind, _) in zip(placeholders, pairs, strict=True)
             if kind == "scalar"
         ]
-        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, build)
+        inner = build if is_exact else build_near
+        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, inner)
         plan.scalars.update(scalars)
         inputs = [self._input(kind, array) for kind, array in pairs]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
