@@ -191,6 +191,7 @@ def all_lazy_imports() -> dict[str, set[str]]:
     return {name: lazy_imports(tree) - {name} for name, tree in module_trees().items()}
 
 
+@pytest.mark.exhaustive
 def test_lazy_imports_go_downwards() -> None:
     """import-linter does not see these: each upwards is in the table, with a reason."""
     row_of = rows()
@@ -203,6 +204,7 @@ def test_lazy_imports_go_downwards() -> None:
     assert found == {name: set(table) for name, table in UPWARDS.items()}
 
 
+@pytest.mark.exhaustive
 def test_lazy_imports_close_known_circles_only() -> None:
     """Modules of one folder that reach each other are in one circle of the table."""
     trees_of = module_trees()
@@ -232,6 +234,7 @@ def test_lazy_imports_close_known_circles_only() -> None:
 # ---- NumPy's operators use public names ----
 
 
+@pytest.mark.exhaustive
 def test_law_9_numpy_operators_are_made_of_public_names() -> None:
     """A NumPy module imports only from `customop.__all__` and its own folder.
 
