@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -28,6 +30,9 @@ from customop.graph.node import CONSTANT
 from customop.later import later
 
 cupy_backend: ModuleType = later(import_module, "customop.compiling.cupy_backend")
+object_layout: ModuleType = later(
+    import_module, "customop.compiling.native_backend.object_layout"
+)
 numpy_backend: ModuleType = later(
     import_module, "customop.compiling.numpy_backend.build"
 )
@@ -57,9 +62,9 @@ _backends: dict[str, Backend | str] = {
 _returns_lists: set[Any] = {*_backends}
 
 
-def returns_lists(given: str | Backend) -> bool:
+def returns_lists(given: str | Backend | None) -> bool:
     """Return whether the code of a back end certainly returns a list."""
-    return given in _returns_lists
+    return given is None or given in _returns_lists
 
 
 def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
@@ -117,14 +122,16 @@ def _where(known: Backend | str) -> str:
     return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
-def find_backend(given: str | Backend) -> Backend:
-    """Return the back end of a name; a function is taken as one.
+def find_backend(given: str | Backend | None) -> Backend:
+    """Return the back end of a name; a function is taken as one, None is the default.
 
     Raises
     ------
     ArgumentError
         If there is none of the name.
     """
+    if given is None:
+        return _build_default
     if not isinstance(given, str):
         check_function("compile: backend", given)
         return given
@@ -138,6 +145,35 @@ def find_backend(given: str | Backend) -> Backend:
         found = importing(import_module, found).build
         _backends[given] = found
     return found
+
+
+# ---- the default: "native" where it runs, else "numpy" ----
+
+
+@cache
+def default_backend() -> tuple[str, str]:
+    """Return the name of the back end of `compile`, and why it is not the native one."""
+    why = _why_not_native()
+    return ("numpy", why) if why else ("native", "")
+
+
+def _why_not_native() -> str:
+    """Return why graphs cannot run as tables in this process; empty if they can."""
+    if find_spec("llvmlite") is None:
+        return "llvmlite is not installed"
+    why: str | None = object_layout.why_not_native()
+    if why:
+        return why
+    try:
+        find_backend("native")
+    except (ArgumentError, OSError) as error:  # it is there, but does not load
+        return f"llvmlite cannot be imported: {error.__cause__ or error}"
+    return ""
+
+
+def _build_default(module: GraphModule) -> Callable[..., Any]:
+    """Return code of the default back end, which is chosen when the first is made."""
+    return find_backend(default_backend()[0])(module)
 
 
 # ---- the back end "numpy": code for the arrays of a graph, wherever they are ----
