@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -53,7 +53,6 @@ def _eager(module: GraphModule) -> Callable[..., list[Any]]:
 _backends: dict[str, Backend | str] = {
     "eager": _eager,
     "numpy": "customop.compiling.backends",
-    "numba": "customop.compiling.numba_backend",
     "native": "customop.compiling.native_backend.native_code",
     "jax": "customop.interop.jax.jax_backend",
 }
@@ -233,20 +232,3 @@ class Kernel(GraphModule):
         except FloatingPointError:
             # The calls themselves warn or raise, each by its own name.
             return super().run(*leaves)
-
-
-def is_in_c_order(arrays: Iterable[Any]) -> bool:
-    """Return whether ufuncs of these arrays give results in C order, in whatever steps.
-
-    A ufunc lays out its result as its operands are laid out. Axes of stride 0 have no
-    say. Source: NumPy's ``order="K"``. Numbers of Python are left to the calls.
-    """
-    return all(
-        type(a) not in (int, float) and (a.flags.c_contiguous or _descends(a.strides))
-        for a in arrays
-    )
-
-
-def _descends(strides: tuple[int, ...]) -> bool:
-    steps = [step for step in strides if step]
-    return all(step > 0 for step in steps) and steps == sorted(steps, reverse=True)
