@@ -95,7 +95,6 @@ LAZY_CIRCLES = {
         "compiling.kernel_code",
         "compiling.level_graphs",
         "compiling.native_backend.native_code",
-        "compiling.numba_backend",
         "compiling.numpy_backend.build",
         "compiling.numpy_backend.simplify",
         "compiling.report",
