@@ -74,8 +74,14 @@ UPWARDS = {
     "arrays.kinds": {
         "interop.xarray.labels": "a table of classes of other libraries, which bridges handle"
     },
+    "arrays.math_functions": {
+        "scipy.special": "functions of Python that are operators of SciPy's ufuncs here"
+    },
     "arrays.refusals": {
         "scipy": "a table of packages whose import defines the operators of a namespace"
+    },
+    "arrays.scipy_functions": {
+        "scipy.linalg": "functions of SciPy that its own ones give way to, in plain code"
     },
     "compiling.backends": {
         "interop.jax.jax_backend": "a table of back ends by name, each imported at its first use"
