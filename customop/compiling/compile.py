@@ -22,7 +22,12 @@ import numpy as np
 
 from customop.arrays.kinds import is_fake, is_traced
 from customop.arrays.nested import flatten, unflatten
-from customop.compiling.backends import Backend, find_backend, returns_lists
+from customop.compiling.backends import (
+    Backend,
+    default_backend,
+    find_backend,
+    returns_lists,
+)
 from customop.compiling.call_code import (
     MISS,
     CallArguments,
@@ -82,7 +87,7 @@ S = TypeVar("S")
 def compile(  # noqa: A001  # the usual name
     fn: Callable[P, R],
     *,
-    backend: str | Backend = ...,
+    backend: str | Backend | None = ...,
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
@@ -92,7 +97,7 @@ def compile(  # noqa: A001  # the usual name
 @overload
 def compile(  # noqa: A001  # the usual name
     *,
-    backend: str | Backend = ...,
+    backend: str | Backend | None = ...,
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
@@ -102,7 +107,7 @@ def compile(  # noqa: A001  # the usual name
 def compile(  # noqa: A001  # the usual name
     fn: Callable[..., Any] | None = None,
     *,
-    backend: str | Backend = "numpy",
+    backend: str | Backend | None = None,
     sizes: Mapping[str, Any] | None = None,
     fallback: bool = False,
     limit: int = 64,
@@ -120,8 +125,10 @@ def compile(  # noqa: A001  # the usual name
     ----------
     fn : callable
         Takes and returns pytrees. Without it, a decorator is returned.
-    backend : str or callable
-        ``"numpy"``, ``"native"``, ``"eager"``, or one of `register_backend`.
+    backend : str or callable, optional
+        ``"native"``, ``"numpy"``, ``"eager"``, or one of `register_backend`. Without it,
+        ``"native"`` where that runs: llvmlite is installed, and NumPy is one of 2.3 to 2.5;
+        else ``"numpy"``.
     sizes : mapping, optional
         Names for sizes that are symbolic from the first call on, as for `make_fx`:
         ``{"x": ("batch", None)}``.
@@ -243,7 +250,7 @@ class Compiled(Generic[P, R]):
     def __init__(
         self,
         fn: Callable[P, R],
-        backend: str | Backend,
+        backend: str | Backend | None,
         sizes: Mapping[str, Any] | None,
         fallback: bool,
         limit: int,
@@ -254,7 +261,7 @@ class Compiled(Generic[P, R]):
     ) -> None:
         update_wrapper(self, fn)
         self._fn: Callable[P, R] = fn
-        self._backend: str | Backend = backend
+        self._backend: str | Backend | None = backend
         self._sizes: Mapping[str, Any] | None = sizes
         self._fallback: bool = fallback
         self._limit: int = limit
@@ -295,7 +302,7 @@ class Compiled(Generic[P, R]):
             return (
                 name  # it has the place of its function, as a decorator puts it there
             )
-        options: tuple[Any, ...] = (self.backend, self._sizes, self._fallback)
+        options: tuple[Any, ...] = (self._backend, self._sizes, self._fallback)
         options += (self._limit, self._verbose, self._exact)
         return Compiled, (self._fn, *options)
 
@@ -304,7 +311,7 @@ class Compiled(Generic[P, R]):
     @property
     def backend(self) -> str | Backend:
         """The back end, or its name."""
-        return self._backend
+        return default_backend()[0] if self._backend is None else self._backend
 
     @property
     def graphs(self) -> list[GraphModule]:
@@ -331,12 +338,14 @@ class Compiled(Generic[P, R]):
         >>> f(np.zeros(2))
         array([1., 1.])
         >>> print(f.explain())
-        <lambda>, back end 'numpy', compiled once
+        <lambda>, back end 'native', compiled once
           1. x = f64[2]: 2 calls
+             table of 2 rows, 192 bytes
         """
         return CompileReport(
             self._original.title,
             self.backend,
+            "" if self._backend is not None else default_backend()[1],
             tuple(self._kept.plain.entries),
             tuple(self._kept.forgotten),
             self._kept.plain.counts.get("", 0),
@@ -364,7 +373,7 @@ class Compiled(Generic[P, R]):
         """Compile the function of a graph without draws with the same options."""
         limit, exact = self._limit, self._exact
         return Compiled(
-            fn, self.backend, None, True, limit=limit, exact=exact, is_lift=True
+            fn, self._backend, None, True, limit=limit, exact=exact, is_lift=True
         )
 
     # ---- calls ----

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
@@ -33,7 +34,6 @@ from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.result_layout import Finished, ResultPlan
 from customop.compiling.native_backend.tables import NativeProgram
 from customop.compiling.native_backend.ufunc_loops import DTYPES, NotNative
-from customop.compiling.numpy_backend.build import build as build_numpy
 from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.table import changing, finalized
@@ -69,9 +69,11 @@ def build_near(module: GraphModule) -> Callable[..., list[Any]]:
 
 
 def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
+    if any(map(_is_elsewhere, module.graph.nodes)):
+        return build_code(module)
     why = _reason_against(module)
     if why:
-        run: Any = build_numpy(module)
+        run: Any = build_code(module)
         others = getattr(run, "explain", list)
         run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
     else:
@@ -99,11 +101,13 @@ def _reason_against(module: GraphModule) -> str:
     return next(filter(None, map(_reason_against_node, module.graph.nodes)), "")
 
 
+def _is_elsewhere(node: Node) -> bool:
+    """Return whether a value lies in the memory of another device."""
+    return isinstance(node.val, FakeArray) and node.val.device != CPU.name
+
+
 def _reason_against_node(node: Node) -> str:
     """Return why the graph of a node is left to NumPy's code; empty if it is not."""
-    value = node.val
-    if isinstance(value, FakeArray) and value.device != CPU.name:
-        return "it holds arrays of another device"
     if isinstance(node.target, SettledGraph) and node.target.warns:
         return f"{node} warns by settings of its own, and would again in a second run"
     if node.is_checked:
@@ -198,7 +202,7 @@ class NativeCode:
         if self._numpy is None:
             with self._lock:
                 if self._numpy is None:
-                    self._numpy = build_numpy(self._module)
+                    self._numpy = build_code(self._module)
         return self._numpy(*leaves)
 
     def _run_again(self, *leaves: Any) -> Any:
