@@ -55,6 +55,7 @@ from customop.compiling.report import CompileReport, EntryFacts, facts_of, reaso
 from customop.compiling.surroundings import Surroundings
 from customop.config import config
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
+from customop.core.collector import patient
 from customop.core.interpreter import current_mode, highest, run_under
 from customop.core.observe import current_observers
 from customop.core.rule_kind import RuleKind
@@ -421,7 +422,7 @@ class Compiled(Generic[P, R]):
     def _compiled(self, request: _EntryRequest) -> Any:
         """Compile for a call for which there is no code yet, and return its result."""
         # For later calls, too: the mode of a vmap around this one is not seen.
-        with capturing:
+        with capturing, patient():
             entry, out = run_under(None, self._found_or_new, request)
         if entry is None:
             return out

@@ -193,10 +193,15 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.parametrize(
+    "backend", ["native", pytest.param("numpy", marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fn", WHOLE)
-def test_whole_arguments_are_written_as_in_the_function(fn: Any, layout: str) -> None:
-    compiled = co.compile(fn)
+def test_whole_arguments_are_written_as_in_the_function(
+    fn: Any, layout: str, backend: str
+) -> None:
+    compiled = co.compile(fn, backend=backend)
     for size in (6, 1 << 18):
         for errors in ("raise", "warn"):
             x = np.linspace(-1.0, 2.0, size)

@@ -34,6 +34,11 @@ from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.result_layout import Finished, ResultPlan
 from customop.compiling.native_backend.tables import NativeProgram
 from customop.compiling.native_backend.ufunc_loops import DTYPES, NotNative
+from customop.compiling.native_backend.written_rows import (
+    RULES_OF_WRITES,
+    writes_input,
+    written_inputs,
+)
 from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.table import changing, finalized
@@ -42,7 +47,12 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
-_RULES: Final = {**RULES, **RULES_OF_CONTROL, "island": arrange_island}
+_RULES: Final = {
+    **RULES,
+    **RULES_OF_CONTROL,
+    **RULES_OF_WRITES,
+    "island": arrange_island,
+}
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
 
@@ -112,7 +122,7 @@ def _reason_against_node(node: Node) -> str:
         return f"{node} warns by settings of its own, and would again in a second run"
     if node.is_checked:
         return f"{node} is checked"
-    if node.op == CALL and not node.is_pure:
+    if node.op == CALL and not node.is_pure and not writes_input(node):
         return f"{node} writes or draws"
     return ""
 
@@ -249,8 +259,9 @@ class GraphProgram:
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
         placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
+        written = written_inputs(module.graph.nodes)
         pairs = [
-            self._stand_in(leaf, node)
+            self._stand_in(leaf, node, is_written=node in written)
             for leaf, node in zip(leaves, placeholders, strict=True)
         ]
         arrays = [array for _, array in pairs]
@@ -262,7 +273,11 @@ class GraphProgram:
         inner = build if is_exact else build_near
         plan = TablePlan(program, self._memory, module, arrays, table, _RULES, inner)
         plan.scalars.update(scalars)
-        inputs = [self._input(kind, array) for kind, array in pairs]
+        plan.written = written
+        inputs = [
+            self._input(kind, array, is_written=node in written)
+            for node, (kind, array) in zip(placeholders, pairs, strict=True)
+        ]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
         plan.fuse_all()
@@ -277,10 +292,12 @@ class GraphProgram:
             found = fallback(code, *leaves)
             return Finished(found) if finishes else found
 
-        door = make_door(program, table, inputs, results.of_door, fall)
+        door = make_door(program, table, inputs, results.of_door, fall, last=plan.last)
         self.run: Callable[..., Any] = results.finishing(door) if finishes else door
 
-    def _stand_in(self, leaf: Any, node: Node) -> tuple[str, AnyArray]:
+    def _stand_in(
+        self, leaf: Any, node: Node, *, is_written: bool
+    ) -> tuple[str, AnyArray]:
         """Return how an argument is given, and the memory that stands for it."""
         kind = "array" if type(leaf) is np.ndarray else "scalar"
         if not isinstance(node.val, FakeArray) or not isinstance(
@@ -295,6 +312,8 @@ class GraphProgram:
             return kind, self._memory.new(leaf.itemsize).array((), leaf.dtype)
         if type(leaf) is not np.ndarray:
             raise NotNative(f"the argument {node} is a {type(leaf).__name__}")
+        if is_written and min(leaf.strides, default=0) < 0:
+            raise NotNative(f"the argument {node} goes backward, and is written")
         low, high = span_of(leaf)
         block = self._memory.new(high - low)
         offset = block.offset + address_of(leaf) - low
@@ -302,7 +321,7 @@ class GraphProgram:
             leaf.shape, leaf.dtype, block.chunk, offset, leaf.strides
         )
 
-    def _input(self, kind: str, array: AnyArray) -> DoorInput:
+    def _input(self, kind: str, array: AnyArray, *, is_written: bool) -> DoorInput:
         low, high = span_of(array)
         start = address_of(array)
         is_dense = low == start and high - low == array.nbytes
@@ -314,7 +333,8 @@ class GraphProgram:
             start,
             low,
             high,
-            is_copied=is_dense and array.nbytes <= COPIED,
+            is_copied=is_dense and array.nbytes <= COPIED and not is_written,
+            is_written=is_written,
         )
 
     def explain(self) -> list[NodeGroup]:

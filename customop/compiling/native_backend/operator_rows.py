@@ -48,7 +48,7 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     if is_scalar or isinstance(found, np.generic):
         # A scalar has no memory that lasts, an array without axes has.
         by_key = node.target.name == "slice"
-        found = x[(*_key(others[0]), ...)] if by_key else kernel(x, *others)
+        found = x[(*basic_key(others[0]), ...)] if by_key else kernel(x, *others)
     if not found.size:
         plan.view(node, found, kernel, others)
         return
@@ -60,7 +60,8 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     plan.copy(x, new.reshape(x.shape))
 
 
-def _key(key: Sequence[Any]) -> tuple[Any, ...]:
+def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of Python for that of ``np::slice``."""
     return tuple([slice(*k) if len(k) > 1 else k[0] if k else None for k in key])
 
 
@@ -70,16 +71,7 @@ def placed(
     """Emit zeros with `g` at a slice."""
     found = plan.result(node, tuple(shape), g.dtype)
     plan.fill(found, 0)
-    plan.copy(g, found[(*_key(key), ...)])
-
-
-def replaced(
-    plan: TablePlan, node: Node, x: AnyArray, v: AnyArray, key: Sequence[Any]
-) -> None:
-    """Emit a copy of `x` with `v` at a slice."""
-    found = plan.result(node, x.shape, x.dtype, [np.empty_like(x)])
-    plan.copy(x, found)
-    plan.copy(v, found[(*_key(key), ...)])
+    plan.copy(g, found[(*basic_key(key), ...)])
 
 
 def on_diagonal(
@@ -283,7 +275,7 @@ def gathered(
     packed: bool = False,
 ) -> None:
     """Emit the rows of an array at index arrays for its first axes."""
-    places = _places(plan, indices)
+    places = index_arrays(plan, indices)
     count = len(places)
     rest = x.shape[count:]
     line = x[(0,) * count] if x.size else x
@@ -295,7 +287,7 @@ def gathered(
         raise NotNative("one item, which may be a scalar")
     found = plan.result(node, plan.shape_of(node), x.dtype)
     shape = np.broadcast_shapes(*[i.shape for i in places])
-    lines, steps = _index_steps(plan, places, shape)
+    lines, steps = index_steps(plan, places, shape)
     row = x.itemsize * prod(rest)
     plan.table.emit(
         take_loop(count, row),
@@ -317,7 +309,7 @@ def added_at(
     indices: Sequence[Any],
 ) -> None:
     """Emit zeros with `g` added at index arrays, one item after the other."""
-    places = _places(plan, indices)
+    places = index_arrays(plan, indices)
     count = len(places)
     loop = add_at_loop(g.dtype, count)
     if loop is None:
@@ -331,7 +323,7 @@ def added_at(
         new = plan.temporary(g.shape, g.dtype)
         plan.copy(g, new)
         g = new
-    lines, steps = _index_steps(plan, places, at)
+    lines, steps = index_steps(plan, places, at)
     row = g.itemsize * prod(shape[count:])
     plan.table.emit(
         loop,
@@ -345,7 +337,8 @@ def added_at(
     )
 
 
-def _places(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
+def index_arrays(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
+    """Return index arrays; raise if a loop cannot take them."""
     if any(
         not isinstance(i, np.ndarray) or i.dtype != np.int64 or not i.size
         for i in indices
@@ -354,7 +347,7 @@ def _places(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
     return [*indices]
 
 
-def _index_steps(
+def index_steps(
     plan: TablePlan, places: Sequence[AnyArray], shape: tuple[int, ...]
 ) -> tuple[list[AnyArray], list[int]]:
     """Return index arrays that are read in one step each, and the steps."""
@@ -406,7 +399,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::reshape": view,
         "np::scatter_add": added_at,
         "np::slice": view,
-        "np::slice_set": replaced,
         "np::squeeze": view,
         "np::stack": joined,
         "np::std": deviation,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ from customop.graph.replay import GivenCode, kernel_of, only_runs_kernel
 from customop.shapes.expressions import names_of
 from customop.shapes.expressions import value_of as expression_value
 from customop.shapes.sizes import Symbolic
+from customop.transforms.trace.graph_tracer import assign, lay_out
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -86,6 +88,8 @@ _EXACT: Final = frozenset(
         "trunc",
     ]
 )
+# Operators that are only in captured graphs.
+_OF_GRAPHS: Final = (assign, lay_out)
 # Operators of Python on NumPy's scalars that do what the ufunc does, if they give a
 # floating-point number: those of integers look for overflow, and products of complex ones
 # are computed in another way. Which of two nan is the result is not promised.
@@ -166,6 +170,12 @@ class TablePlan:
         self._inner: list[TablePlan] = []
         # Values that are the same in each step of a loop.
         self.fixed: set[Node] = set()
+        # Arguments that are written, and new values of them that nothing else needs: what
+        # is written to which slices. The table of these rows.
+        self.written: set[Node] = set()
+        self.parts: dict[Node, list[tuple[AnyArray, Sequence[Any]]]] = {}
+        self.last: Any = None
+        self._ending: Sequence[Node] = ()
         self._build = build
         self._compiled: dict[int, GraphModule] = {}
         self._touched: list[tuple[int, int]] = []
@@ -177,7 +187,6 @@ class TablePlan:
         self._maker_of: dict[Block, Node] = {}
         self._ends: dict[Node, int] = {}
         self._numbers: dict[tuple[str, str], AnyArray] = {}
-        self._at: int = 0
 
     # ---- the walk ----
 
@@ -187,7 +196,7 @@ class TablePlan:
         ends = _last_uses(nodes)
         inputs = iter(self._inputs)
         for i, node in enumerate(nodes):
-            self._at = i
+            self._ending = ends.after.get(i, ())
             if node.op == PLACEHOLDER:
                 self._take_input(node, next(inputs))
             elif node.op == CONSTANT:
@@ -205,7 +214,7 @@ class TablePlan:
                 for block in self._temporaries:
                     self.memory.release(block)
                 self._temporaries.clear()
-            for ended in ends.after.get(i, ()):
+            for ended in self._ending:
                 self._release(ended)
 
     def _take_input(self, node: Node, value: Any) -> None:
@@ -244,15 +253,20 @@ class TablePlan:
         if isinstance(node.val, FakeArray):
             check_plain(node, node.val.dtype)
         mark = self.table.mark()
+        has_written = self.last is not None
         try:
             values = [self.value_of(v) for v in node.values()]
             self._plan_operator(node, values)
         except WholeGraph:
             raise
         except NotNative as reason:
+            if not node.is_pure:
+                raise WholeGraph(str(reason)) from None
             self.table.back_to(mark)
             self.forget(node)
             self._rules["island"](self, node, str(reason))
+        if has_written and node.is_pure and self.table.mark() != mark:
+            raise WholeGraph(f"{node} comes after what is written")
         self._check_fits(node)
 
     # ---- plans of graphs inside ----
@@ -295,6 +309,21 @@ class TablePlan:
         for node in dict.fromkeys(self.out_nodes):
             self._release(node)
 
+    @contextmanager
+    def at_the_end(self) -> Iterator[None]:
+        """Emit rows that run when the others have, and write to arguments."""
+        if self.last is None:
+            self.last = self.program.table()
+        table, self.table = self.table, self.last
+        try:
+            yield
+        finally:
+            self.table = table
+
+    def ends_here(self, node: Node) -> bool:
+        """Return whether what is being planned is the last to read the value of a node."""
+        return node in self._ending
+
     def may_point(self, low: int, high: int) -> bool:
         """Return whether pointers to some memory may move from step to step."""
         return not self._inner and not self.touches(low, high)
@@ -334,7 +363,7 @@ class TablePlan:
             self._plan_own(node, own, values)
             return
         rule: Callable[..., None] | None
-        if op.namespace == "control":
+        if op.namespace == "control" or op in _OF_GRAPHS:
             rule = self._rules.get(op.qualname)
         elif builtin_kernel(op) is None:
             raise NotNative("an operator that is not NumPy's")
