@@ -470,14 +470,17 @@ def _check_unchanged(
     if changed:
         _refuse_assignment(fn, title, changed[0][0])
     emptied = surroundings.emptied()
+    is_shorter = [contents.has_fewer for contents in emptied]
     for contents in emptied:
         contents.restore()
     if emptied:
+        what, do = "replaces an item of", "return the new item"
+        if is_shorter[0]:
+            what, do = "takes something out of", "take it out before the call"
         raise GraphError(
-            f"compile: '{title}' takes something out of {emptied[0].label}, which its"
-            " graph would not do",
+            f"compile: '{title}' {what} {emptied[0].label}, which its graph would not do",
             f"it is at {place(fn)}",
-            do="take it out before the call, and pass it as an argument",
+            do=f"{do}, and pass it as an argument",
         )
     surroundings.note_written()
 

@@ -6,11 +6,12 @@ import builtins
 import dis
 import gc
 import sys
-from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import ChainMap, UserDict, UserList, UserString, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import cache, cached_property, partial
-from operator import attrgetter
+from functools import cache, cached_property, cmp_to_key, partial, partialmethod
+from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -23,7 +24,7 @@ from types import (
     ModuleType,
 )
 from typing import Any, ClassVar, NamedTuple
-from weakref import ProxyTypes
+from weakref import ProxyTypes, WeakKeyDictionary, WeakSet, WeakValueDictionary
 from weakref import ref as weakref
 
 import numpy as np
@@ -58,8 +59,12 @@ class Walk:
         Those of them that may be missing without an error.
     takes_any : bool
         Whether code names attributes of objects by texts.
+    computes_names : bool
+        Whether it computes such texts, so that they may be any.
     catches : bool
         Whether code catches errors, so that any attribute may be missing.
+    special : set of str
+        Special methods that the code calls, of those that code seldom calls.
     """
 
     # Whether all attributes of an object are looked at, also those that no code names.
@@ -71,7 +76,9 @@ class Walk:
         self.names: set[str] = set()
         self.asked: set[str] = set()
         self.takes_any: bool = self.takes_all
+        self.computes_names: bool = False
         self.catches: bool = False
+        self.special: set[str] = set()
         self._objects: list[tuple[Any, str]] = []
         # Objects that were looked at, and how many names were known then.
         self._looked: dict[int, tuple[int, ...]] = {}
@@ -86,12 +93,18 @@ class Walk:
         while self._waiting:
             while self._waiting:
                 value, label = self._waiting.pop()
-                if type(value) not in _LEAVES and id(value) not in self.seen:
+                if type(value) in _LEAVES:
+                    if type(value) in ProxyTypes:
+                        self._proxy(value, label)
+                elif id(value) not in self.seen:
                     self.seen[id(value)] = value
                     if self.enters(value, label):
                         self._enter(value, label)
             # An object is looked at by the attributes that any of the code names.
-            now = (len(self.names), len(self.asked), self.takes_any, self.catches)
+            now = (
+                *(len(self.names), len(self.asked), len(self.special)),
+                *(self.takes_any, self.computes_names, self.catches),
+            )
             for item, label in self._objects:
                 if self._looked.get(id(item)) != now:
                     self._looked[id(item)] = now
@@ -114,6 +127,18 @@ class Walk:
 
     def holds(self, container: Any, label: str) -> None:
         """Take note of a container whose items are reached."""
+
+    def holds_names(self, names: Any, owner: Any, label: str) -> None:
+        """Take note of a namespace of which code may read all names."""
+
+    def holds_object(self, value: Any) -> None:
+        """Take note of an object whose attributes are looked at."""
+
+    def holds_class(self, cls: type, names: Mapping[str, Any]) -> None:
+        """Take note of a class whose attributes are looked at."""
+
+    def reads_anything(self, name: str) -> None:
+        """Take note of a name by which code may read whatever there is."""
 
     def holds_keywords(self, keywords: dict[str, Any], label: str) -> None:
         """Take note of the keyword defaults of a function, or those of a partial."""
@@ -160,6 +185,8 @@ class Walk:
         self.holds(value, label)
         if value is sys.modules:
             return  # all that the process has; code names the modules that it uses
+        if type(value) not in CONTAINERS:
+            self._objects.append((value, label))
         is_mapping = isinstance(value, dict | MappingProxyType)
         self.go_on([*value.values()] if is_mapping else [*value], label)
 
@@ -169,14 +196,35 @@ class Walk:
     def _partial(self, value: partial[Any], label: str) -> None:
         self.go_on([value.func, *value.args], label)
         self._keywords(value.keywords, label)
+        if value.__dict__:
+            self._objects.append((value, label))
+
+    def _builtin(self, value: Any, label: str) -> None:
+        """Look at what a builtin method is bound to, such as ``table.get``."""
+        self._called(value)
+        self.go_on([value.__self__], label)
+
+    def _proxy(self, value: Any, label: str) -> None:
+        with suppress(ReferenceError):  # of an object that is gone
+            self.go_on([value.__init__.__self__], label)
+
+    def _called(self, fn: Any) -> None:
+        """Note a function of Python that takes attributes by texts, under any name."""
+        is_known = fn.__name__ in _BY_TEXT and is_installed(fn.__module__ or "")
+        if is_known and not self.takes_all:
+            self.takes_any = self.computes_names = True
 
     def _variable(self, value: ContextVar[Any], _: str) -> None:
         members = Members(value)
         self._slot(members, value.name, members[value.name], f"'{value.name}'")
 
-    def _getter(self, value: attrgetter[Any], _: str) -> None:
-        texts = value.__reduce__()[1]
-        self.names |= {part for text in texts for part in text.split(".")}
+    def _getter(self, value: attrgetter[Any] | methodcaller, _: str) -> None:
+        made_by, texts = value.__reduce__()[:2]
+        if isinstance(value, methodcaller):  # with keywords it is made by a partial
+            texts = (*getattr(made_by, "args", ()), *texts)[:1]
+        found = {part for text in texts for part in text.split(".")}
+        self.names |= found
+        self.asked |= found
 
     def look_at_object(self, value: Any, label: str) -> None:
         """Look at the attributes of an object, and at what it wraps."""
@@ -184,6 +232,8 @@ class Walk:
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict) and "__wrapped__" in own:
             self._waiting.append((own["__wrapped__"], ""))
+        if type(value).__module__.startswith("numpy.polynomial."):
+            self.go_on([own])
 
     def go_on(self, values: Iterable[Any], label: str = "") -> None:
         """Look at further values."""
@@ -197,6 +247,8 @@ class Walk:
         if fn.__dict__:
             self.go_on([*vars(fn).values()])
         is_foreign = self._is_foreign_function(fn)
+        if is_foreign:
+            self._called(fn)
         names = fn.__code__.co_freevars
         for name, cell in zip(names, fn.__closure__ or (), strict=True):
             if is_foreign:
@@ -222,14 +274,23 @@ class Walk:
         self.names |= found.attributes
         self.asked |= found.asked
         self.takes_any |= found.takes_any
+        self.computes_names |= found.computes_names
         self.catches |= found.catches
-        self._waiting += [(sys.modules.get(name), name) for name in found.modules]
+        self.special |= found.special
+        for name in found.modules & sys.modules.keys():
+            self._slot(sys.modules, name, sys.modules[name], f"the module '{name}'")
         for name in found.globals:
             if name in known:
                 self._slot(known, name, known[name], f"the global '{name}'")
             else:
                 built_in = getattr(builtins, name, GONE)
                 self._missing(known, name, f"the global '{name}'", built_in)
+                if not isinstance(built_in, BuiltinFunctionType | type):
+                    label = f"the builtin '{name}'"
+                    self._slot(vars(builtins), name, built_in, label)
+        for name in sorted(found.unbounded):
+            if name not in known:
+                self.reads_anything(name)
 
     def _keywords(self, given: dict[str, Any], label: str) -> None:
         if given:
@@ -260,20 +321,25 @@ class Walk:
         label = label or type(value).__name__
         is_plain = not isinstance(value, type | ModuleType | FunctionType)
         is_of_user = is_plain and not self.is_foreign_class(type(value))
+        self._look_at_itself(value, is_of_user)
         found: set[str] = set()
         before: list[tuple[Any, Any]] = []
         for names, owner in self._namespaces(value):
-            if self.takes_any and is_plain and owner is value:
-                here = {*names}
+            is_foreign = owner is not value and self.is_foreign_class(owner)
+            is_any = self.takes_any and is_plain and owner is value
+            if not is_foreign and (is_any or self.computes_names):
+                here = {*names} - _UNREAD
+                self.holds_names(names, owner, label)
             else:
                 here = {key for key in self.names if key in names}
-            if owner is not value and self.is_foreign_class(owner):
+            if is_foreign:
                 for key in here - found if is_of_user else ():
                     self._shadows(before, key, names[key], label)
                 found |= here
                 continue
             if isinstance(owner, type):
-                here |= CALLED & names.keys()
+                self.holds_class(owner, names)
+                here |= self._called_of(names)
             for key in here:  # also what `super` may call
                 self._attribute(value, names, owner, key, names.get(key, GONE), label)
             for key in here - found if before else ():
@@ -283,6 +349,25 @@ class Walk:
         missing = self.names if "__getattr__" in found or self.catches else self.asked
         for key in missing - found:
             self._shadows(before, key, GONE, label)
+
+    def _look_at_itself(self, value: Any, is_of_user: bool) -> None:
+        """Take note of the class of an object, or of the name of a function or class."""
+        if is_of_user or isinstance(value, ModuleType):
+            self.holds_object(value)
+        if isinstance(value, type | FunctionType):
+            for key in self.names & _OF_DEFINITIONS:
+                if self._is_new(value, key):
+                    members = Members(value)
+                    self._slot(members, key, members[key], f"{value.__name__}.{key}")
+
+    def _called_of(self, names: Mapping[str, Any]) -> set[str]:
+        """Return the methods of a class that run without being named."""
+        found = {
+            key
+            for key, item in names.items()
+            if key[:2] == key[-2:] == "__" and isinstance(item, _METHODS)
+        }
+        return CALLED & names.keys() | found - (_SELDOM - self.special)
 
     def _namespaces(self, value: Any) -> Iterator[tuple[Any, Any]]:
         """Yield where Python looks attributes of an object up: mappings, with owners."""
@@ -309,7 +394,7 @@ class Walk:
             if self._is_new(value, key):
                 members = Members(value)
                 self._slot(members, key, members[key], text)
-        elif key in _UNNOTED:
+        elif key in _UNNOTED and _is_generated(item):
             self._waiting.append((item, ""))
         else:
             self._slot(names, key, item, text)
@@ -330,32 +415,42 @@ class Walk:
         **dict.fromkeys((ModuleType, type), _namespace),
         MethodType: lambda walk, v, at: walk.go_on((v.__func__, v.__self__), at),
         partial: _partial,
-        BuiltinFunctionType: lambda walk, v, at: walk.go_on(
-            [v.__self__], at
-        ),  # table.get
+        BuiltinFunctionType: _builtin,
         **dict.fromkeys(
             (classmethod, staticmethod),
             lambda walk, v, at: walk.go_on([v.__func__], at),
         ),
+        partialmethod: lambda walk, v, at: walk.go_on([v.func, v.args, v.keywords], at),
         property: lambda walk, v, at: walk.go_on([v.fget], at),
         cached_property: lambda walk, v, at: walk.go_on([v.func], at),
         **dict.fromkeys(
-            (UserDict, UserList, ChainMap),
+            (
+                *(UserDict, UserList, UserString, ChainMap),
+                *(WeakKeyDictionary, WeakValueDictionary, WeakSet),
+                *(np.poly1d, np.vectorize),
+            ),
             lambda walk, v, at: walk.go_on([vars(v)], at),
+        ),
+        **dict.fromkeys(  # written in C
+            (type(cmp_to_key(max)), np.ufunc),
+            lambda walk, v, at: walk.go_on(gc.get_referents(v), at),
         ),
         weakref: lambda walk, v, at: walk.go_on([v()], at),
         ContextVar: _variable,
-        attrgetter: _getter,
+        **dict.fromkeys((attrgetter, methodcaller), _getter),
     }
 
 
+# What Python itself puts into the namespace of a class.
+_UNREAD = frozenset(("__module__", "__dict__", "__weakref__", "__doc__"))
+# Attributes of functions and classes that no namespace of theirs holds.
+_OF_DEFINITIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 # Flag of classes that a class statement has made.
 _MADE_BY_CODE = 1 << 9
 # Classes of values that hold nothing.
-# A weak proxy holds nothing; to ask one of an object that is gone raises.
-_LEAVES = frozenset(
-    (int, float, complex, bool, str, bytes, type(None), np.ufunc, *ProxyTypes)
-)
+# To ask a weak proxy of an object that is gone raises.
+_LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), *ProxyTypes))
+_METHODS = (FunctionType, classmethod, staticmethod)
 
 
 # ---- the walk to all values of a kind ----
@@ -559,6 +654,12 @@ class CodeNames(NamedTuple):
         Whether it names attributes by texts.
     catches : bool
         Whether it catches errors, so that any attribute may be missing.
+    computes_names : bool
+        Whether it computes texts that name attributes.
+    special : frozenset of str
+        Special methods that it calls, of those that code seldom calls.
+    unbounded : frozenset of str
+        Names of what may read anything, such as `eval`.
     """
 
     globals: frozenset[str]
@@ -567,6 +668,9 @@ class CodeNames(NamedTuple):
     asked: frozenset[str]
     takes_any: bool
     catches: bool
+    computes_names: bool = False
+    special: frozenset[str] = frozenset()
+    unbounded: frozenset[str] = frozenset()
 
 
 @cache
@@ -575,26 +679,37 @@ def names_in(code: CodeType) -> CodeNames:
     names: set[str] = set()
     attributes: set[str] = set()
     modules: set[str] = set()
-    steps = set()
-    for step in dis.get_instructions(code):
-        steps.add(step.opname)
+    computed: set[str] = set()
+    steps = [*dis.get_instructions(code)]
+    for i, step in enumerate(steps):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             names.add(step.argval)
         elif step.opname in _ATTRIBUTES:
             attributes.add(step.argval)
         elif step.opname == "IMPORT_NAME":
             modules.add(step.argval)
+        if step.argval in _WITH_CONSTANTS and not _names_constant(steps, i):
+            computed.add(step.argval)
+    opnames = {step.opname for step in steps}
+    constants = [v for v in code.co_consts if isinstance(v, tuple)]
     texts = {v for v in code.co_consts if isinstance(v, str)}
     asked: set[str] = set()
-    takes_any = not _BY_TEXT.isdisjoint(names | attributes)
+    named = names | attributes
+    if "MATCH_CLASS" in opnames:
+        named.add("MATCH_CLASS")
+        attributes.add("__match_args__")
+        texts.update(v for names in constants for v in names if isinstance(v, str))
+    takes_any = not _BY_TEXT.isdisjoint(named)
     if takes_any:
         asked = {*filter(str.isidentifier, texts)}
     if "globals" in names:
         names |= {*filter(str.isidentifier, texts)}
-    if not _MODULES_BY_TEXT.isdisjoint(names | attributes):
+    if not _MODULES_BY_TEXT.isdisjoint(named):
         modules |= texts
     is_named = not _CAUGHT.isdisjoint(names)
-    is_bare = "PUSH_EXC_INFO" in steps and steps.isdisjoint(_NAMED)
+    is_bare = "PUSH_EXC_INFO" in opnames and opnames.isdisjoint(_NAMED)
+    unbounded = (_UNBOUNDED & named) | ({"globals"} & computed)
+    special = {v for name in named | opnames for v in _CALLERS.get(name, ())}
     parts = [names_in(v) for v in code.co_consts if isinstance(v, CodeType)]
     return CodeNames(
         frozenset(names.union(*(part.globals for part in parts))),
@@ -603,16 +718,75 @@ def names_in(code: CodeType) -> CodeNames:
         frozenset(asked.union(*(part.asked for part in parts))),
         takes_any or any(part.takes_any for part in parts),
         is_named or is_bare or any(part.catches for part in parts),
+        bool(computed - {"globals"} or not _COMPUTING.isdisjoint(named))
+        or any(part.computes_names for part in parts),
+        frozenset(special.union(*(part.special for part in parts))),
+        frozenset(unbounded.union(*(part.unbounded for part in parts))),
     )
+
+
+def _names_constant(steps: Sequence[dis.Instruction], at: int) -> bool:
+    """Return whether a call names an attribute, or an item of what it returns, by a constant."""
+    before, name = steps[at - 1] if at else steps[at], steps[at].argval
+    end, second = at, None
+    if steps[at].opname not in _ATTRIBUTES:
+        # How many arguments are complete; with jumps between them that is not known.
+        count = 0
+        for end in range(at + 1, len(steps)):  # the last one counts
+            step, earlier = steps[end], count
+            if "JUMP" in step.opname or "FOR_ITER" in step.opname:
+                return False
+            if not (step.opname == "PUSH_NULL" and end == at + 1):
+                count += dis.stack_effect(step.opcode, step.arg)
+            if step.opname in ("PRECALL", "CALL") and count <= 0:
+                break
+            if count == 2:  # where the second one begins or goes on
+                second = step if earlier < count else None
+    if name in _ASKING:
+        return second is not None and _is_text(second)
+    rest = [
+        s for s in steps[end + 1 : end + 6] if s.opname not in ("CALL", "PUSH_NULL")
+    ]
+    if len(rest) < 2:  # a name and its use
+        return False
+    if rest[0].opname in _ATTRIBUTES:
+        return rest[0].argval in _OF_ONE and _is_text(rest[1])
+    is_asked = rest[0].opname == "CONTAINS_OP" and _is_text(before)
+    return is_asked or (_is_text(rest[0]) and rest[1].opname == "BINARY_SUBSCR")
+
+
+def _is_text(step: dis.Instruction) -> bool:
+    return step.opname == "LOAD_CONST" and isinstance(step.argval, str)
 
 
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
 # Names of what takes attributes by texts.
-_BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
+_ASKING = frozenset(("getattr", "hasattr"))
+_COMPUTING = frozenset(
+    ("dir", "getmembers", "getmembers_static", "getattr_static", "__slots__")
+)
+_BY_TEXT = frozenset(
+    (
+        *_ASKING,
+        *_COMPUTING,
+        *("vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"),
+        *("asdict", "astuple", "fields", "replace", "copy", "deepcopy", "MATCH_CLASS"),
+    )
+)
+# Those, and `globals`, whose texts may be constants in the code.
+_WITH_CONSTANTS = _ASKING | {"vars", "__dict__", "globals"}
+# Methods of a dict that take the name of one item.
+_OF_ONE = ("get", "setdefault", "pop", "__contains__", "__getitem__")
 _MODULES_BY_TEXT = frozenset(("modules", "import_module", "__import__"))
 # Names of what takes globals, modules or frames, so that code may reach anything.
 _ANY_BY_TEXT = _MODULES_BY_TEXT | frozenset(
     ("globals", "eval", "exec", "_getframe", "currentframe", "get_objects")
+)
+_UNBOUNDED = frozenset(
+    (
+        *("eval", "exec", "_getframe", "currentframe", "get_objects", "get_referrers"),
+        *("__globals__", "f_globals", "f_locals", "f_builtins", "__subclasses__"),
+    )
 )
 # Names of errors, or of what catches them, that a missing attribute or global raises.
 _CAUGHT = frozenset(
@@ -684,6 +858,25 @@ CALLED = frozenset(
     + [f"__{kind}{name}__" for name in _OPERATORS.split() for kind in ("", "r", "i")]
 )
 # Those that dataclasses have by the dozen: nobody replaces them.
-_UNNOTED = frozenset(
-    f"__{name}__" for name in ("init", "post_init", *_COMPARISONS.split())
+_UNNOTED = frozenset(f"__{name}__" for name in ("init", *_COMPARISONS.split()))
+# Special methods that code seldom calls, although it names many attributes in them. A
+# name, or a step, that may call them -> which.
+_TEXTS = ("__repr__", "__str__", "__format__")
+_COPIES = (
+    *("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__"),
+    *("__setstate__", "__getnewargs__", "__getnewargs_ex__", "__replace__"),
 )
+_CALLERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"), _TEXTS),
+    **dict.fromkeys(("str", "repr", "format", "ascii", "print", "map"), _TEXTS),
+    **dict.fromkeys(("copy", "deepcopy", "replace", "dumps", "loads"), _COPIES),
+    "dir": ("__dir__",),
+    "getsizeof": ("__sizeof__",),
+}
+_SELDOM = frozenset(v for names in _CALLERS.values() for v in names) | {"__del__"}
+
+
+def _is_generated(method: Any) -> bool:
+    """Return whether a method was made from text, as those of dataclasses are."""
+    code = getattr(method, "__code__", None)
+    return code is None or code.co_filename == "<string>"
