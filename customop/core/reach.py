@@ -219,7 +219,8 @@ class Walk:
         self._slot(members, value.name, members[value.name], f"'{value.name}'")
 
     def _getter(self, value: attrgetter[Any] | methodcaller, _: str) -> None:
-        made_by, texts = value.__reduce__()[:2]
+        reduced: Any = value.__reduce__()
+        made_by, texts = reduced[:2]
         if isinstance(value, methodcaller):  # with keywords it is made by a partial
             texts = (*getattr(made_by, "args", ()), *texts)[:1]
         found = {part for text in texts for part in text.split(".")}
@@ -367,7 +368,7 @@ class Walk:
             for key, item in names.items()
             if key[:2] == key[-2:] == "__" and isinstance(item, _METHODS)
         }
-        return CALLED & names.keys() | found - (_SELDOM - self.special)
+        return found - (_SELDOM - self.special) | (CALLED & names.keys())
 
     def _namespaces(self, value: Any) -> Iterator[tuple[Any, Any]]:
         """Yield where Python looks attributes of an object up: mappings, with owners."""
@@ -432,7 +433,7 @@ class Walk:
             lambda walk, v, at: walk.go_on([vars(v)], at),
         ),
         **dict.fromkeys(  # written in C
-            (type(cmp_to_key(max)), np.ufunc),
+            (type(cmp_to_key(lambda a, b: 0)), np.ufunc),
             lambda walk, v, at: walk.go_on(gc.get_referents(v), at),
         ),
         weakref: lambda walk, v, at: walk.go_on([v()], at),
