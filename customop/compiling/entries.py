@@ -478,10 +478,15 @@ def _check_unchanged(
         if is_shorter[0]:
             what, do = "takes something out of", "take it out before the call"
         raise GraphError(
-            f"compile: '{title}' {what} {emptied[0].label}, which its graph would not do",
+            f"compile: '{title}' {what} {emptied[0].label or 'a default'}, which its graph would not do",
             f"it is at {place(fn)}",
             do=f"{do}, and pass it as an argument",
         )
+    written = [buffer for buffer in surroundings.buffers if not buffer.is_same]
+    for buffer in written:
+        buffer.restore()
+    if written:
+        _refuse_write(fn, title, written[0].label)
     surroundings.note_written()
 
 
@@ -492,12 +497,16 @@ def _check_unwritten(
     for label, array, before in arrays:
         if array.tobytes() != before.tobytes():
             array[...] = before
-            raise GraphError(
-                f"compile: '{title}' writes to {label} by values that do not"
-                " depend on its arguments, which its graph would not do",
-                f"it is at {place(fn)}",
-                do="pass the array as an argument",
-            )
+            _refuse_write(fn, title, label)
+
+
+def _refuse_write(fn: Callable[..., Any], title: str, label: str) -> NoReturn:
+    raise GraphError(
+        f"compile: '{title}' writes to {label} by values that do not"
+        " depend on its arguments, which its graph would not do",
+        f"it is at {place(fn)}",
+        do="pass the array as an argument",
+    )
 
 
 def _refuse_assignment(

@@ -33,7 +33,7 @@ import numpy as np
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
-from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque
+from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
 from customop.errors import GraphError
 from customop.graph.passes import frozen_key
@@ -380,6 +380,11 @@ class WatchedBuffer(NamedTuple):
         """Return whether it holds the same bytes."""
         return bytes(self.owner) == self.content
 
+    def restore(self) -> None:
+        """Put the bytes back."""
+        with memoryview(self.owner) as view, view.cast("B") as flat:
+            flat[:] = self.content
+
 
 class WatchedArray(NamedTuple):
     """An array that NumPy alone may have read, and its bytes.
@@ -535,7 +540,7 @@ class Surroundings(Walk):
         """Watch bytes, or the attributes of an object."""
         size = _size_of_buffer(value)
         is_iterator = isinstance(value, Iterator) or hasattr(type(value), "get_nowait")
-        is_used_up = is_iterator and type(value).__module__ in _ITERATORS
+        is_used_up = is_iterator and module_of(type(value)) in _ITERATORS
         if is_used_up:
             self.hidden.append((value, label))
         elif size is None:
@@ -645,7 +650,6 @@ class Surroundings(Walk):
             elif (start := start_of(contents)) is not None:
                 kept.append(start)
         self.contents = kept
-        self.buffers = [buffer for buffer in self.buffers if buffer.is_same]
 
     def tests(self, bind: Bind) -> Iterator[str]:
         """Yield the conditions for all of them."""
@@ -726,7 +730,7 @@ def refuse_hidden(title: str, around: str, surroundings: Surroundings) -> None:
             is_attribute = label.endswith("__") or label.startswith("f_")
             what = f"{label if is_attribute else label + '()'}, which may read any name"
             do = "call it outside, and pass what it returns as an argument"
-        elif isinstance(value, Iterator) or type(value).__module__ in _ITERATORS:
+        elif isinstance(value, Iterator) or module_of(type(value)) in _ITERATORS:
             what = f"{label}, a {type(value).__name__}: its graph"
             what += " would use the same items again and again"
             do = "call next() outside, and pass what it returns as an argument; or pass a"

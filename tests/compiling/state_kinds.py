@@ -796,6 +796,41 @@ MORE_KINDS: dict[str, tuple[str, str, str]] = {
     ),
     "func swapped": ("import math\nk = math.sin", "return x * k(1.0)", "k = math.cos"),
     "ufunc swapped": ("import numpy as np\nk = np.sin", "return k(x)", "k = np.cos"),
+    "module with __getattr__": (
+        "import types\nmod = types.ModuleType('own_mod'); mod.d = {'k': 1.0}\nmod.__getattr__ = lambda n: mod.d[n]",
+        "return x * mod.k",
+        "mod.d['k'] = 3.0",
+    ),
+    "module that begins to shadow": (
+        "import types\nmod = types.ModuleType('own_mod')\nmod.__getattr__ = lambda n: 1.0",
+        "return x * mod.k",
+        "mod.k = 3.0",
+    ),
+    "value of an Enum": (
+        "import enum\nclass E(enum.Enum):\n  A = [1.0]",
+        "return x * E.A.value[0]",
+        "E.A.value[0] = 3.0",
+    ),
+    "dict view": (
+        "D = {'k': 1.0}\nV = D.values()",
+        "return x * sum(V)",
+        "D['k'] = 3.0",
+    ),
+    "len of a dict view": (
+        "D = {'k': 1.0}\nV = D.keys()",
+        "return x * len(V)",
+        "D['j'] = 3.0",
+    ),
+    "WeakMethod": (
+        "import weakref\nclass M:\n  def g(self): return self.v\nm = M(); m.v = 1.0\nw = weakref.WeakMethod(m.g)",
+        "return x * w()()",
+        "m.v = 3.0",
+    ),
+    "metaclass that gets a truth": (
+        "class T(type): pass\nclass M(metaclass=T): pass",
+        "return x * (1.0 if M else 3.0)",
+        "T.__bool__ = lambda cls: False",
+    ),
 }
 
 # Those that are refused: nobody can watch all that they may read.

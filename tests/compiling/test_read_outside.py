@@ -184,6 +184,21 @@ def test_replacing_an_item_is_refused(held: Any, replace: Any) -> None:
         assert all(a is b for a, b in zip(before, now, strict=True))
 
 
+@pytest.mark.parametrize(
+    "held", [bytearray(b"12"), array("d", [1.0, 2.0])], ids=["bytearray", "array"]
+)
+def test_writing_bytes_is_refused(held: Any) -> None:
+    before = bytes(held)
+
+    def fn(x: Any) -> Any:
+        held[0] += 1
+        return x * held[0]
+
+    with pytest.raises(co.GraphError, match="writes to 'held' of the closure"):
+        co.compile(fn)(np.ones(3))
+    assert bytes(held) == before
+
+
 def test_an_equal_item_may_be_put_in_again() -> None:
     held = [2.0]
 
