@@ -39,6 +39,14 @@ _PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "vander": (lambda a: np.vander(a, 6), _LINE),
     "vander increasing": (lambda a: np.vander(a, 5, increasing=True), _LINE),
     "polyfit": (lambda a: np.polyfit(_TIMES, a, 3), _X[0]),
+    "polyfit with all": (lambda a: np.polyfit(_TIMES, a, 2, full=True), _X[0]),
+    "covariances of a fit": (lambda a: np.polyfit(_TIMES, a, 2, cov=True), _X[0]),
+    "residuals": (lambda a: np.linalg.lstsq(a[:, :3], a[:, 5:7])[1], _X),
+    "poly of complex": (np.poly, _X[0] + 1j * _X[1]),
+    "polydiv": (lambda a: np.polydiv(a, a[3:6]), _LINE),
+    "dot backward": (lambda a: np.dot(a[::-1], a), _RNG.standard_normal(501)),
+    "dot both backward": (lambda a: a[::-2].dot(a[::-2]), _RNG.standard_normal(501)),
+    "dot of a matrix": (lambda a: np.dot(a[::-1, ::-1], a[0, ::-1]), _X),
     "sum initial": (lambda a: np.sum(a, initial=3.3), _LINE),
     "sum where": (lambda a: np.sum(a, where=a > 0), _LINE),
     "sum both": (lambda a: np.sum(a, 1, where=a > 0, initial=0.1), _X.T),
@@ -121,7 +129,7 @@ def assert_same(
     program: Callable[[Any], Any], array: np.ndarray, compiles: bool = True
 ) -> None:
     """Raise unless graph and compiled function give what NumPy gives."""
-    expected = program(array.copy(order="K"))
+    expected = program(array)
     graph = co.make_fx(program)(array)
     found = [graph(array)]
     if compiles:
