@@ -535,6 +535,18 @@ def check(condition: Any, message: str | None = None) -> None:
     >>> co.check(n >= 2)
     >>> n == 0, n + 1 > 2
     (False, True)
+
+    A message for those who call the graph with other sizes:
+
+    >>> def half(x):
+    ...     co.check(x.shape[0] % 2 == 0, "an even number of rows")
+    ...     return np.sum(x)
+    >>> graph = co.make_fx(half, sizes={"x": ("n",)})(np.ones(4))
+    >>> graph(np.ones(3))
+    Traceback (most recent call last):
+    ...
+    customop.ShapeError: an even number of rows
+    ...
     """
     if isinstance(condition, SymBool):
         condition.context.require(condition.condition, message or "")

@@ -77,7 +77,16 @@ made: list[bool] = []
 
 
 def is_size(value: Any) -> bool:
-    """Return whether a value is a `SymInt`."""
+    """Return whether a value is a `SymInt`.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_size(n), sizes.is_size(one)
+    (True, False)
+    """
     return isinstance(value, Symbolic) and type(value) is symbolic.SymInt
 
 
@@ -86,6 +95,14 @@ def number_class(value: Any) -> type:
 
     It is int for a size, and np.int64 for ``np.minimum(n, 3)``; float for a `SymFloat`
     such as ``n / 2``, and np.float64 for one such as ``np.sqrt(n)``.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.number_class(n), sizes.number_class(n / 2)
+    (<class 'int'>, <class 'float'>)
     """
     cls = type(value)
     is_symbolic = issubclass(cls, Symbolic)
@@ -97,6 +114,14 @@ def typical(size: Any) -> int:
     """Return a number in place of a size, at least 2 for each name in it.
 
     Sort strides by it: that of a dense array is larger for an axis that is slower.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.typical(n), sizes.typical(one)
+    (5, 1)
     """
     if not is_size(size):
         return int(size)
@@ -104,7 +129,15 @@ def typical(size: Any) -> int:
 
 
 def as_length(size: Any) -> Any:
-    """Return a size as an int of Python, where NumPy has calculated it."""
+    """Return a size as an int of Python, where NumPy has calculated it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from customop import sizes
+    >>> sizes.as_length(np.int64(3))
+    3
+    """
     if type(size) is int:
         return size
     return size.weak if is_size(size) else int(size)
@@ -115,6 +148,13 @@ class SymShape(tuple[Any, ...]):
 
     Comparing it with another shape asks one question: the answer is True or False where
     it is certain, and else a `SymBool` for all sizes together.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> shape = co.FakeMode().from_array(np.zeros((5, 3)), sizes=("n", 3)).shape
+    >>> shape == (5, 4), shape == (5, 3)
+    (False, n == 5)
     """
 
     __slots__ = ()
@@ -218,6 +258,14 @@ def was_one(size: Any) -> bool:
 
     A size with a name, or that depends on data, is not taken to be 1: it may be so in
     another call, where the axis still has its own length.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.was_one(n), sizes.was_one(one)
+    (False, True)
     """
     if is_known(size, 1):
         return True
@@ -277,12 +325,30 @@ def refuse_guess(what: str, expected: bool, do: str) -> NoReturn:
 
 
 def is_negative(size: Any) -> bool:
-    """Return whether a size is negative here; if not, the graph checks that."""
+    """Return whether a size is negative here; if not, the graph checks that.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_negative(n - 1), sizes.is_negative(one - 2)
+    (False, True)
+    """
     return _fails(size, ">=") if is_size(size) else bool(size < 0)
 
 
 def is_nonzero(size: Any) -> bool:
-    """Return whether a size is not zero here; if it is zero, the graph checks that."""
+    """Return whether a size is not zero here; if it is zero, the graph checks that.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_nonzero(n), sizes.is_nonzero(one - 1)
+    (True, False)
+    """
     return _fails(size, "==") if is_size(size) else bool(size != 0)
 
 

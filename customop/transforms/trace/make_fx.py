@@ -247,6 +247,29 @@ def make_fx(
     >>> mean = co.make_fx(lambda x: x.sum() / len(x.shape), sizes={"x": ("n",)})
     >>> mean(np.zeros(3))(np.ones(5))
     np.float64(5.0)
+
+    Without computing, for arrays of all sizes:
+
+    >>> fake = co.FakeArray((40_000, 60_000), np.float64)
+    >>> mean = co.make_fx(np.mean, tracing_mode="symbolic")(fake)
+    >>> mean(np.ones((2, 3)))
+    np.float64(1.0)
+
+    An operator is one node, unless it is to be replaced by its body or by another function:
+
+    >>> @co.custom_op("doc::softplus", mutates_args=())
+    ... def softplus(x: np.ndarray) -> np.ndarray:
+    ...     return np.log1p(np.exp(x))
+    >>> _ = softplus.register_fake(lambda x: co.fake_like(x))
+    >>> def called(graph):
+    ...     return [node.target.qualname for node in graph.graph.nodes if node.op == "call"]
+    >>> called(co.make_fx(softplus)(np.ones(2)))
+    ['doc::softplus']
+    >>> called(co.make_fx(softplus, decompose=["doc::softplus"])(np.ones(2)))
+    ['np::exp', 'np::log1p']
+    >>> other = {"doc::softplus": lambda x: np.logaddexp(x, 0.0)}
+    >>> called(co.make_fx(softplus, decompose=other)(np.ones(2)))
+    ['np::logaddexp']
     """
     check_function("make_fx", fn)
     mode = _checked_mode(tracing_mode, sizes)
