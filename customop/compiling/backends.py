@@ -57,6 +57,9 @@ _backends: dict[str, Backend | str] = {
     "jax": "customop.interop.jax.jax_backend",
 }
 
+# Module of a back end -> its function for results that may differ in their last bits.
+_near: dict[str, str] = {"customop.compiling.native_backend.native_code": "build_near"}
+
 # Those that return a list of leaves, so that nothing looks whether they do.
 _returns_lists: set[Any] = {*_backends}
 
@@ -121,8 +124,15 @@ def _where(known: Backend | str) -> str:
     return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
-def find_backend(given: str | Backend | None) -> Backend:
+def find_backend(given: str | Backend | None, *, is_exact: bool = True) -> Backend:
     """Return the back end of a name; a function is taken as one, None is the default.
+
+    Parameters
+    ----------
+    given : str, callable or None
+    is_exact : bool, optional
+        Whether results must have NumPy's bits. If not, the back end "native" has faster
+        code; others are the same.
 
     Raises
     ------
@@ -130,7 +140,7 @@ def find_backend(given: str | Backend | None) -> Backend:
         If there is none of the name.
     """
     if given is None:
-        return _build_default
+        return _build_default if is_exact else _build_default_near
     if not isinstance(given, str):
         check_function("compile: backend", given)
         return given
@@ -143,7 +153,8 @@ def find_backend(given: str | Backend | None) -> Backend:
     if isinstance(found, str):
         found = importing(import_module, found).build
         _backends[given] = found
-    return found
+    near = None if is_exact else _near.get(getattr(found, "__module__", ""))
+    return found if near is None else getattr(import_module(found.__module__), near)
 
 
 # ---- the default: "native" where it runs, else "numpy" ----
@@ -173,6 +184,11 @@ def _why_not_native() -> str:
 def _build_default(module: GraphModule) -> Callable[..., Any]:
     """Return code of the default back end, which is chosen when the first is made."""
     return find_backend(default_backend()[0])(module)
+
+
+def _build_default_near(module: GraphModule) -> Callable[..., Any]:
+    """Do what `_build_default` does, where results may differ in their last bits."""
+    return find_backend(default_backend()[0], is_exact=False)(module)
 
 
 # ---- the back end "numpy": code for the arrays of a graph, wherever they are ----

@@ -55,6 +55,7 @@ from customop.compiling.report import CompileReport, EntryFacts, facts_of, reaso
 from customop.compiling.surroundings import Surroundings
 from customop.config import config
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
+from customop.core.collector import patient
 from customop.core.interpreter import current_mode, highest, run_under
 from customop.core.observe import current_observers
 from customop.core.rule_kind import RuleKind
@@ -91,6 +92,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    exact: bool = ...,
     verbose: bool = ...,
 ) -> Compiled[P, R]: ...
 @overload
@@ -100,6 +102,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    exact: bool = ...,
     verbose: bool = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 def compile(  # noqa: A001  # the usual name
@@ -109,6 +112,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = None,
     fallback: bool = False,
     limit: int = 64,
+    exact: bool = True,
     verbose: bool = False,
 ) -> Any:
     """Make a function run as the graph of its operators, with the same results.
@@ -133,6 +137,11 @@ def compile(  # noqa: A001  # the usual name
         Whether a function that cannot be captured runs as it is.
     limit : int
         How many graphs are kept. One more, and a warning says why.
+    exact : bool
+        Whether results have the bits that NumPy gives. With False the back end
+        ``"native"`` may compute in a faster way: each function and power within 4 units
+        in the last place, sums and products of matrices in another order. Other back ends
+        do the same in either case.
     verbose : bool
         Whether to show on standard error how far it is while it compiles, for functions
         of many operators.
@@ -176,6 +185,7 @@ def compile(  # noqa: A001  # the usual name
     array([0., 0.])
     """
     check_flag("compile: fallback", fallback)
+    check_flag("compile: exact", exact)
     check_flag("compile: verbose", verbose)
     if sizes is not None and not isinstance(sizes, Mapping):
         raise ArgumentError(
@@ -190,7 +200,7 @@ def compile(  # noqa: A001  # the usual name
 
     def make(fn: Callable[..., Any]) -> Any:
         check_function("compile", fn)
-        return Compiled(fn, backend, sizes, fallback, limit, verbose)
+        return Compiled(fn, backend, sizes, fallback, limit, verbose, exact=exact)
 
     return make if fn is None else make(fn)
 
@@ -246,6 +256,7 @@ class Compiled(Generic[P, R]):
         fallback: bool,
         limit: int,
         verbose: bool = False,
+        exact: bool = True,
         *,
         is_lift: bool = False,
     ) -> None:
@@ -256,9 +267,10 @@ class Compiled(Generic[P, R]):
         self._fallback: bool = fallback
         self._limit: int = limit
         self._verbose: bool = verbose
+        self._exact: bool = exact
         self._original: Original = Original(
             fn,
-            find_backend(backend),
+            find_backend(backend, is_exact=exact),
             sizes,
             self._slow,
             self._lift,
@@ -292,7 +304,7 @@ class Compiled(Generic[P, R]):
                 name  # it has the place of its function, as a decorator puts it there
             )
         options: tuple[Any, ...] = (self._backend, self._sizes, self._fallback)
-        options += (self._limit, self._verbose)
+        options += (self._limit, self._verbose, self._exact)
         return Compiled, (self._fn, *options)
 
     # ---- what it has compiled ----
@@ -360,8 +372,9 @@ class Compiled(Generic[P, R]):
 
     def _lift(self, fn: Callable[..., Any]) -> Compiled[..., Any]:
         """Compile the function of a graph without draws with the same options."""
+        limit, exact = self._limit, self._exact
         return Compiled(
-            fn, self._backend, None, fallback=True, limit=self._limit, is_lift=True
+            fn, self._backend, None, True, limit=limit, exact=exact, is_lift=True
         )
 
     # ---- calls ----
@@ -409,7 +422,7 @@ class Compiled(Generic[P, R]):
     def _compiled(self, request: _EntryRequest) -> Any:
         """Compile for a call for which there is no code yet, and return its result."""
         # For later calls, too: the mode of a vmap around this one is not seen.
-        with capturing:
+        with capturing, patient():
             entry, out = run_under(None, self._found_or_new, request)
         if entry is None:
             return out

@@ -199,8 +199,8 @@ def hvp(
 ) -> Any:
     """Multiply the matrix of second derivatives of a function with a vector.
 
-    The matrix itself is not computed: this takes only a few times as long as the
-    gradient.
+    The matrix itself, the Hessian, is not computed: this product takes only a few times
+    as long as the gradient.
 
     Parameters
     ----------

@@ -70,6 +70,15 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         It does not check the guards of the graph. Its attribute `explain` gives the calls
         that run as Python.
     """
+    return _build(module, is_exact=True)
+
+
+def build_near(module: GraphModule) -> Callable[..., list[Any]]:
+    """Do what `build` does, for ``compile(exact=False)``."""
+    return _build(module, is_exact=False)
+
+
+def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
     if any(map(_is_elsewhere, module.graph.nodes)):
         return build_code(module)
     why = _reason_against(module)
@@ -78,7 +87,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         others = getattr(run, "explain", list)
         run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
     else:
-        run = NativeCode(module).function
+        run = NativeCode(module, is_exact=is_exact).function
     made: Callable[..., list[Any]] = run
     return made
 
@@ -127,8 +136,9 @@ class NativeCode:
         Of the leaves of the inputs.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, is_exact: bool) -> None:
         self._module: GraphModule = module
+        self._is_exact: bool = is_exact
         self._numpy: Any = None
         self._plans: dict[Any, GraphProgram | str] = {}
         self._lock: Any = free_after_fork(threading.RLock())
@@ -178,7 +188,9 @@ class NativeCode:
             return "there are plans for too many kinds of arguments"
         made: GraphProgram | str
         try:
-            made = GraphProgram(self._module, leaves, self._fallback)
+            made = GraphProgram(
+                self._module, leaves, self._fallback, is_exact=self._is_exact
+            )
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
@@ -239,8 +251,10 @@ class GraphProgram:
         module: GraphModule,
         leaves: Sequence[Any],
         fallback: Callable[..., Any],
+        *,
+        is_exact: bool,
     ) -> None:
-        self._program: NativeProgram = NativeProgram(driver())
+        self._program: NativeProgram = NativeProgram(driver(), is_exact=is_exact)
         program = self._program
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
@@ -256,7 +270,8 @@ class GraphProgram:
             for node, (kind, _) in zip(placeholders, pairs, strict=True)
             if kind == "scalar"
         ]
-        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, build)
+        inner = build if is_exact else build_near
+        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, inner)
         plan.scalars.update(scalars)
         plan.written = written
         inputs = [

@@ -24,6 +24,7 @@ from customop.compiling.native_backend.reduction_rows import (
     reduction,
     truth,
 )
+from customop.compiling.native_backend.small_products import Product, near_product
 from customop.compiling.native_backend.ufunc_loops import NotNative, loop_for
 from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.graph.node import Node
@@ -249,13 +250,13 @@ def matmul(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
         else ()
     )
     # The loop moves `args` where it goes over several matrices, so each row has one.
-    plan.table.emit(
-        loop,
-        [address_of(a), address_of(b), address_of(found)],
-        [1, n, k, m],
-        [0, 0, 0, *steps, *own],
-        outer,
-    )
+    of_a, of_b = (steps[0], steps[1]), (steps[2], steps[3])
+    product = Product(n, k, m, of_a, of_b, (own[0], own[1]), (*outer,))
+    inner: Any = loop
+    places = [address_of(a), address_of(b), address_of(found)]
+    if not plan.program.is_exact:
+        inner, places, product = near_product(inner, product, dtype.char, places)
+    plan.table.emit(inner, places, product.dims, product.strides, product.outer)
 
 
 def outer_product(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
@@ -289,13 +290,12 @@ def gathered(
     lines, steps = index_steps(plan, places, shape)
     row = x.itemsize * prod(rest)
     plan.table.emit(
-        take_loop(),
+        take_loop(count, row),
         [*map(address_of, lines), address_of(x), address_of(found)],
         [
             prod(shape),
-            count,
-            row,
             *[v for j in range(count) for v in (x.shape[j], x.strides[j])],
+            row,
         ],
         [*steps, 0, row],
     )
@@ -311,7 +311,7 @@ def added_at(
     """Emit zeros with `g` added at index arrays, one item after the other."""
     places = index_arrays(plan, indices)
     count = len(places)
-    loop = add_at_loop(g.dtype)
+    loop = add_at_loop(g.dtype, count)
     if loop is None:
         raise NotNative(f"sums of {g.dtype} at places")
     found = plan.result(node, tuple(shape), g.dtype)
@@ -330,9 +330,8 @@ def added_at(
         [*map(address_of, lines), address_of(found), address_of(g)],
         [
             prod(at),
-            count,
-            row,
             *[v for j in range(count) for v in (shape[j], found.strides[j])],
+            row,
         ],
         [*steps, 0, row],
     )

@@ -26,12 +26,15 @@ from customop.compiling.native_backend.own_loops import (
     copy_loop,
     move_loop,
 )
+from customop.compiling.native_backend.tables import InnerLoop
 from customop.compiling.native_backend.ufunc_loops import (
     DTYPES,
     NotNative,
+    UfuncLoop,
     WholeGraph,
     loop_for,
 )
+from customop.compiling.native_backend.vector_functions import near_loop
 from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
 from customop.core.table import RuleTable
 from customop.graph.module import GraphModule
@@ -346,7 +349,7 @@ class TablePlan:
         op = node.target
         if not isinstance(op, RuleTable):
             raise NotNative("a graph")
-        if node.written and not _is_as_ufunc(node):
+        if node.written and not _is_as_ufunc(node, self.program.is_exact):
             raise NotNative("an operator of NumPy's scalars")
         ufunc = ufunc_of(op)
         if ufunc is not None:
@@ -531,8 +534,13 @@ class TablePlan:
         kinds = tuple(
             [v.dtype if isinstance(v, np.ndarray) else _kind(v) for v in operands]
         )
-        loop = loop_for(ufunc, kinds)
-        dtypes = loop.dtypes
+        if ufunc is np.divide and _divides_exactly(kinds[0], operands[1]):
+            # The same number in each bit: only the exponent changes.
+            ufunc, operands = np.multiply, [operands[0], 1.0 / operands[1]]
+            kinds = (kinds[0], float)
+        own = loop_for(ufunc, kinds)
+        dtypes = own.dtypes
+        loop: UfuncLoop | InnerLoop = own
         given = [
             self.cast(v, dtype) if isinstance(v, np.ndarray) else self.number(v, dtype)
             for v, dtype in zip(operands, dtypes, strict=False)
@@ -546,11 +554,17 @@ class TablePlan:
         found = self.result(node, shape, dtypes[-1], [v for v in given if v.ndim])
         if not shape:
             self.scalars.add(node)
-        row = self.loop(loop, [*given, found], exact=ufunc.__name__ in _EXACT)
+        name = ufunc.__name__
+        if not self.program.is_exact:
+            numbers = [None if isinstance(v, np.ndarray) else v for v in operands]
+            near = near_loop(name, dtypes, numbers)
+            if near is not None:
+                name, loop, given = near.name, near.loop, given[: near.operands]
+        exact = name in _EXACT or isinstance(loop, InnerLoop)
+        row = self.loop(loop, [*given, found], exact=exact)
         if row is not None:
-            kinds_of = [dtype.char for dtype in dtypes]
-            types = f"{''.join(kinds_of[:-1])}->{kinds_of[-1]}"
-            self.table.note(row, ufunc.__name__, node, types)
+            types = "".join([x.dtype.char for x in given])
+            self.table.note(row, name, node, f"{types}->{dtypes[-1].char}")
 
     def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """Return an array with its items cast."""
@@ -661,10 +675,24 @@ def _steps_of_one(operands: Sequence[AnyArray]) -> list[int]:
     return [*steps, out.itemsize]
 
 
-def _is_as_ufunc(node: Node) -> bool:
+def _is_as_ufunc(node: Node, is_exact: bool) -> bool:
     """Return whether an operator of Python on NumPy's scalars does what the ufunc does."""
     is_float: bool = node.val.dtype.kind == "f"
-    return is_float and node.target.name in _OF_SCALARS
+    name = node.target.name
+    return is_float and (name in _OF_SCALARS or (name == "power" and not is_exact))
+
+
+def _divides_exactly(dtype: Any, number: Any) -> bool:
+    """Return whether a division is a multiplication by another power of two."""
+    return (
+        dtype in _BINARY and type(number) in (int, float) and number in _POWERS_OF_TWO
+    )
+
+
+_BINARY: Final = (np.dtype("f4"), np.dtype("f8"))
+_POWERS_OF_TWO: Final = frozenset(
+    [sign * 2.0**n for n in range(-60, 61) for sign in (1, -1)]
+)
 
 
 def _kind(number: Any) -> Any:

@@ -439,6 +439,8 @@ class NativeProgram:
     ----------
     driver : DriverCode
         The functions that run tables.
+    is_exact : bool, optional
+        Whether the results must have NumPy's bits.
 
     Attributes
     ----------
@@ -447,8 +449,9 @@ class NativeProgram:
         Where the header lies.
     """
 
-    def __init__(self, driver: DriverCode) -> None:
+    def __init__(self, driver: DriverCode, *, is_exact: bool = True) -> None:
         self.driver: DriverCode = driver
+        self.is_exact: bool = is_exact
         self.tables: list[Table] = []
         self.header: np.ndarray[Any, Any] = np.zeros(HEADER_WORDS, np.int64)
         self.address: int = address_of(self.header)

@@ -182,9 +182,9 @@ def put(
     row = v.itemsize * prod(x.shape[count:])
     lengths = [n for j in range(count) for n in (x.shape[j], found.strides[j])]
     plan.table.emit(
-        put_loop(),
+        put_loop(count, row),
         [*map(address_of, lines), address_of(found), address_of(v)],
-        [prod(at), count, row, *lengths],
+        [prod(at), *lengths, row],
         [*steps, 0, row],
     )
 

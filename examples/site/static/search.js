@@ -16,8 +16,10 @@
     keyword: ["argnums", "name"], argument: ["argnums"], install: ["pip"], shape: ["size"],
     trace: ["make_fx", "graph"], export: ["save", "file"], serialize: ["save", "file"],
     nan: ["check_nans"], debug: ["print", "profile"], random: ["randomness", "rng"],
-    memory: ["checkpoint"], thread: ["threads"], first: ["capture"],
+    memory: ["checkpoint"], thread: ["threads"], first: ["capture"], pytorch: ["torch"],
+    auxiliary: ["has_aux"], assignment: ["write", "writing"], hessian: ["hvp"], pass: ["argument"],
   };
+  const LISTS = new Set(["guide.html", "api.html", "gallery.html", "index.html"]);
   const SHOWN = 25, OF_A_PAGE = 3, AROUND = 110;
 
   /** The stem of a word: compile, compiles, compiled and compiling have the same one. */
@@ -98,8 +100,11 @@
     if (d.name && (query === last || query === `co.${last}` || query === d.name.toLowerCase()))
       sum *= 6;
     // The page that is about the words of the query.
-    if (!d.anchor) sum *= words(d.title).join() === words(query).join() ? 3
-      : words(d.title).some(word => terms.get(word)?.weight === 1) ? 1.6 : 1;
+    const title = words(d.title), isAsked = word => terms.get(word)?.weight === 1;
+    if (!d.anchor) sum *= title.join() === words(query).join() ? 3
+      : title.every(isAsked) ? 2.2 : title.some(isAsked) ? 1.6 : 1;
+    // Pages that only list others.
+    if (LISTS.has(d.page)) sum *= 0.4;
     if (d.name && d.name.split(".").length === 2) sum *= 1.3;
     if (d.page === "guide/questions.html") sum *= 1.4;
     if (d.page === "guide/errors.html") sum *= /error|[:'"]/i.test(query) ? 2.5 : 1.1;
