@@ -174,3 +174,32 @@ def test_steps_that_replace_parts_share_the_memory_of_an_array() -> None:
     x = np.linspace(0.0, 1.0, 1000)
     assert np.array_equal(compiled(x), fn(x))
     assert _nbytes(compiled) < 4 * x.nbytes
+
+
+def test_layouts_that_a_graph_relies_on_are_checked() -> None:
+    """A result that lies otherwise than its fake is the error of the graph."""
+    turns = [False]
+
+    @co.custom_op("written_rows::doubled", mutates_args=())
+    def doubled(x: co.Array) -> co.Array:
+        y = np.add(x, x)
+        return np.asfortranarray(y) if turns[0] else y
+
+    doubled.register_fake(lambda x: co.fake_like(x))
+
+    def fn(x: Any) -> Any:
+        y = doubled(x)
+        y.reshape(-1)[0] = 5.0  # a view, as the fake lies
+        return y
+
+    compiled = co.compile(fn, backend="native")
+    expected = ROWS * 2.0
+    expected[0, 0] = 5.0
+    for _ in range(2):
+        assert np.array_equal(compiled(ROWS), expected)
+    assert "NumPy code" not in str(compiled.explain())
+    turns[0] = True
+    with pytest.raises(co.GuardError, match=r"with strides \(8, 24\)"):
+        compiled(ROWS)
+    turns[0] = False
+    assert np.array_equal(compiled(ROWS), expected)
