@@ -175,7 +175,9 @@ def padded(
         raise NotNative("padding of an array in Fortran's order")
     found = plan.result(node, plan.shape_of(node), x.dtype)
     plan.fill(found, value)
-    inside: list[Any] = [slice(b, b + n) for n, (b, _) in zip(x.shape, pad_width, strict=True)]
+    inside: list[Any] = [
+        slice(b, b + n) for n, (b, _) in zip(x.shape, pad_width, strict=True)
+    ]
     plan.copy(x, found[(*inside, ...)])
 
 
