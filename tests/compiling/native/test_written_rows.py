@@ -74,7 +74,12 @@ def _one_number(x: Any, v: Any) -> Any:
     return x
 
 
-FUNCTIONS = (_add, _swap, _parts, _old_parts, _backward, _local, _at_places)
+def _across(x: Any, v: Any) -> None:
+    v[0] = x[1]
+    x[1] = 5.0
+
+
+FUNCTIONS = (_across, _add, _swap, _parts, _old_parts, _backward, _local, _at_places)
 FUNCTIONS = (*FUNCTIONS, _of_whole_numbers, _one_number)
 LAYOUTS = {
     "packed": lambda x: x.copy(),
@@ -161,6 +166,23 @@ def test_a_part_of_a_large_argument_is_written_without_copies() -> None:
     fn(expected, np.arange(50.0))
     assert np.array_equal(x, expected)
     assert "table of 0 rows" in str(compiled.explain())
+
+
+@pytest.mark.parametrize("part", [slice(1, None), slice(None)])
+def test_what_is_read_later_keeps_its_items(part: slice) -> None:
+    """The gradient of the squares needs the items from before the assignment."""
+
+    def fn(x: Any) -> Any:
+        y = np.sin(x)
+        squares = np.sum((y if part == slice(None) else y[part]) ** 2)
+        y[1] = 5.0
+        return squares + np.sum(y * y)
+
+    compiled = co.compile(co.grad(fn), backend="native")
+    x = np.linspace(0.1, 1.0, 5)
+    for _ in range(2):
+        assert compiled(x).tobytes() == co.grad(fn)(x).tobytes()
+    assert "NumPy code" not in str(compiled.explain())
 
 
 def test_steps_that_replace_parts_share_the_memory_of_an_array() -> None:
