@@ -484,6 +484,13 @@ class TablePlan:
         self._temporaries.append(block)
         return found
 
+    def take_new(self, node: Node, value: AnyArray, block: Block) -> None:
+        """Take an array in a new block as the value of a node, a scalar without axes."""
+        self.arrays[node] = value
+        self.hold(node, block)
+        if not value.ndim:
+            self.scalars.add(node)
+
     def view(
         self, node: Node, value: AnyArray, kernel: Any, others: Sequence[Any]
     ) -> None:
