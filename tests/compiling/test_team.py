@@ -240,7 +240,7 @@ import numpy as np
 import customop as co
 co.config.compile_threads = 3
 x = np.ones(3_000_000)
-f = co.compile(lambda x: (x * 2.0 + 1.0) * x - x)
+f = co.compile(lambda x: (x * 2.0 + 1.0) * x - x, backend="numpy")
 print(f(x)[-1], threading.active_count(), flush=True)
 child = os.fork()
 print(f(x)[-1], threading.active_count(), flush=True)
@@ -255,13 +255,19 @@ def test_a_fork_has_threads_of_its_own() -> None:
     assert printed(FORK) == ["2.0", "3"] * 3
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_runs_the_tables_of_its_parent() -> None:
+    values = printed(FORK.replace('"numpy"', '"native"'))[::2]
+    assert values == ["2.0"] * 3
+
+
 PROGRAM = """
 import atexit
 import numpy as np
 import customop as co
 co.config.compile_threads = 3
 x = np.ones(3_000_000)
-f = co.compile(lambda x: (x * 2.0 + 1.0) * x - x)
+f = co.compile(lambda x: (x * 2.0 + 1.0) * x - x, backend="numpy")
 atexit.register(lambda: print(f(x)[-1]))
 print(f(x)[0])
 """

@@ -12,6 +12,7 @@ from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
 from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
+from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
@@ -20,6 +21,7 @@ from customop.compiling.native_backend.door import (
     accept_errstate,
     make_door,
 )
+from customop.compiling.native_backend.drawn_inputs import draws_of, with_drawn_inputs
 from customop.compiling.native_backend.driver import driver
 from customop.compiling.native_backend.islands import arrange_island
 from customop.compiling.native_backend.memory import (
@@ -39,9 +41,10 @@ from customop.compiling.native_backend.written_rows import (
     writes_input,
     written_inputs,
 )
+from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.compiling.report import NodeGroup
 from customop.config import config
-from customop.core.table import changing, finalized
+from customop.core.table import RuleTable, changing, finalized
 from customop.forks import free_after_fork
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
@@ -49,6 +52,7 @@ from customop.graph.replay import is_plain
 
 _RULES: Final = {
     **RULES,
+    **RULES_OF_STEPS,
     **RULES_OF_CONTROL,
     **RULES_OF_WRITES,
     "island": arrange_island,
@@ -81,6 +85,8 @@ def build_near(module: GraphModule) -> Callable[..., list[Any]]:
 def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
     if any(map(_is_elsewhere, module.graph.nodes)):
         return build_code(module)
+    if draws_of(module):
+        return with_drawn_inputs(module, build)
     why = _reason_against(module)
     if why:
         run: Any = build_code(module)
@@ -120,11 +126,19 @@ def _reason_against_node(node: Node) -> str:
     """Return why the graph of a node is left to NumPy's code; empty if it is not."""
     if isinstance(node.target, SettledGraph) and node.target.warns:
         return f"{node} warns by settings of its own, and would again in a second run"
-    if node.is_checked:
+    if node.is_checked and not _is_checked_by_island(node):
         return f"{node} is checked"
     if node.op == CALL and not node.is_pure and not writes_input(node):
         return f"{node} writes or draws"
     return ""
+
+
+def _is_checked_by_island(node: Node) -> bool:
+    """Return whether what the graph checks of a result is what each island looks at."""
+    is_users = (
+        isinstance(node.target, RuleTable) and builtin_kernel(node.target) is None
+    )
+    return is_users and "must_be" not in node.meta and isinstance(node.val, FakeArray)
 
 
 class NativeCode:

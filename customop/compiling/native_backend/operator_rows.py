@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from customop.compiling.native_backend.iteration import merged_axes, strides_within
+from customop.compiling.native_backend.iteration import (
+    LoopAxis,
+    merged_axes,
+    strides_within,
+)
 from customop.compiling.native_backend.memory import address_of
 from customop.compiling.native_backend.own_loops import (
     add_at_loop,
@@ -19,7 +24,6 @@ from customop.compiling.native_backend.own_loops import (
 from customop.compiling.native_backend.planning import AnyArray, TablePlan, loop_of_cast
 from customop.compiling.native_backend.reduction_rows import (
     cumulative,
-    deviation,
     mean,
     reduction,
     truth,
@@ -274,7 +278,18 @@ def gathered(
     indices: Sequence[Any],
     packed: bool = False,
 ) -> None:
-    """Emit the rows of an array at index arrays for its first axes."""
+    """Emit the rows of an array at index arrays for its first axes, or one for another."""
+    slots = [j for j, i in enumerate(indices) if i is not None]
+    if len(slots) == 1 and slots[0]:
+        (place,) = index_arrays(plan, [indices[slots[0]]])
+        strides = None if packed else tuple(map(plan.size, node.val.strides))
+        if not x.size:
+            raise NotNative("places in an array without items")
+        found, block = plan.new(plan.shape_of(node), x.dtype, strides)
+        plan.arrays[node] = found
+        plan.hold(node, block)
+        _at_axis(plan, partial(take_loop, 1), x, found, slots[0], place)
+        return
     places = index_arrays(plan, indices)
     count = len(places)
     rest = x.shape[count:]
@@ -309,13 +324,21 @@ def added_at(
     indices: Sequence[Any],
 ) -> None:
     """Emit zeros with `g` added at index arrays, one item after the other."""
-    places = index_arrays(plan, indices)
+    slots = [j for j, i in enumerate(indices) if i is not None]
+    places = index_arrays(plan, [indices[j] for j in slots])
+    if slots != [*range(len(slots))] and len(slots) > 1:
+        raise NotNative("index arrays for axes that are not the first")
     count = len(places)
     loop = add_at_loop(g.dtype, count)
     if loop is None:
         raise NotNative(f"sums of {g.dtype} at places")
     found = plan.result(node, tuple(shape), g.dtype)
     plan.fill(found, 0)
+    if slots[0] and found.size and g.size:
+        new = plan.temporary(g.shape, g.dtype)
+        plan.copy(g, new)
+        _at_axis(plan, lambda _: loop, found, new, slots[0], places[0])
+        return
     at = np.broadcast_shapes(*[i.shape for i in places])
     if not g.size:
         return
@@ -334,6 +357,40 @@ def added_at(
             row,
         ],
         [*steps, 0, row],
+    )
+
+
+def _at_axis(
+    plan: TablePlan,
+    loop_for_rows: Callable[[int], Any],
+    table: AnyArray,
+    values: AnyArray,
+    axis: int,
+    place: AnyArray,
+) -> None:
+    """Emit the rows that move items between an array at places of one axis, and values.
+
+    The loop is that for rows of so many bytes.
+    """
+    among = range(axis, axis + place.ndim)
+    given = np.moveaxis(values, among, range(place.ndim))
+    lines = np.moveaxis(table, axis, 0)
+    ends = merged_axes(given.shape[: place.ndim], [given.strides[: place.ndim]])
+    if not place.ndim or len(ends) > 1:
+        raise NotNative("places that are no line")
+    (index,), (step,) = index_steps(plan, [place], place.shape)
+    rest = merged_axes(
+        lines.shape[1:], [lines.strides[1:], given.strides[place.ndim :]]
+    )
+    row = table.itemsize
+    if rest and rest[0].strides == (row, row):
+        row *= rest.pop(0).length
+    plan.table.emit(
+        loop_for_rows(row),
+        [address_of(index), address_of(table), address_of(values)],
+        [place.size, table.shape[axis], table.strides[axis], row],
+        [step, 0, ends[0].strides[0] if ends else 0],
+        [LoopAxis(n, (0, *steps)) for n, steps in rest],
     )
 
 
@@ -401,14 +458,12 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::slice": view,
         "np::squeeze": view,
         "np::stack": joined,
-        "np::std": deviation,
         "np::sum": reduction(np.add, 0.0),
         "np::transpose": view,
         "np::tril": triangle(np.tril),
         "np::triu": triangle(np.triu),
         "np::undiagonal": on_diagonal,
         "np::unslice": placed,
-        "np::var": deviation,
         "np::where": chosen,
     }
 )

@@ -74,7 +74,12 @@ def _one_number(x: Any, v: Any) -> Any:
     return x
 
 
-FUNCTIONS = (_add, _swap, _parts, _old_parts, _backward, _local, _at_places)
+def _across(x: Any, v: Any) -> None:
+    v[0] = x[1]
+    x[1] = 5.0
+
+
+FUNCTIONS = (_across, _add, _swap, _parts, _old_parts, _backward, _local, _at_places)
 FUNCTIONS = (*FUNCTIONS, _of_whole_numbers, _one_number)
 LAYOUTS = {
     "packed": lambda x: x.copy(),
@@ -163,6 +168,23 @@ def test_a_part_of_a_large_argument_is_written_without_copies() -> None:
     assert "table of 0 rows" in str(compiled.explain())
 
 
+@pytest.mark.parametrize("part", [slice(1, None), slice(None)])
+def test_what_is_read_later_keeps_its_items(part: slice) -> None:
+    """The gradient of the squares needs the items from before the assignment."""
+
+    def fn(x: Any) -> Any:
+        y = np.sin(x)
+        squares = np.sum((y if part == slice(None) else y[part]) ** 2)
+        y[1] = 5.0
+        return squares + np.sum(y * y)
+
+    compiled = co.compile(co.grad(fn), backend="native")
+    x = np.linspace(0.1, 1.0, 5)
+    for _ in range(2):
+        assert compiled(x).tobytes() == co.grad(fn)(x).tobytes()
+    assert "NumPy code" not in str(compiled.explain())
+
+
 def test_steps_that_replace_parts_share_the_memory_of_an_array() -> None:
     def fn(x: Any) -> Any:
         y = np.cos(x)
@@ -174,3 +196,32 @@ def test_steps_that_replace_parts_share_the_memory_of_an_array() -> None:
     x = np.linspace(0.0, 1.0, 1000)
     assert np.array_equal(compiled(x), fn(x))
     assert _nbytes(compiled) < 4 * x.nbytes
+
+
+def test_layouts_that_a_graph_relies_on_are_checked() -> None:
+    """A result that lies otherwise than its fake is the error of the graph."""
+    turns = [False]
+
+    @co.custom_op("written_rows::doubled", mutates_args=())
+    def doubled(x: co.Array) -> co.Array:
+        y = np.add(x, x)
+        return np.asfortranarray(y) if turns[0] else y
+
+    doubled.register_fake(lambda x: co.fake_like(x))
+
+    def fn(x: Any) -> Any:
+        y = doubled(x)
+        y.reshape(-1)[0] = 5.0  # a view, as the fake lies
+        return y
+
+    compiled = co.compile(fn, backend="native")
+    expected = ROWS * 2.0
+    expected[0, 0] = 5.0
+    for _ in range(2):
+        assert np.array_equal(compiled(ROWS), expected)
+    assert "NumPy code" not in str(compiled.explain())
+    turns[0] = True
+    with pytest.raises(co.GuardError, match=r"with strides \(8, 24\)"):
+        compiled(ROWS)
+    turns[0] = False
+    assert np.array_equal(compiled(ROWS), expected)
