@@ -7,13 +7,12 @@ Without traced values each operation is what it was.
 
 from __future__ import annotations
 
-import math
+import operator
 import sys
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial, reduce, wraps
-from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -21,7 +20,9 @@ import numpy as np
 
 from customop.arrays.array_methods import CONVERSIONS, first_virtual, keeping
 from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
+from customop.arrays.math_functions import math_functions
 from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.arrays.scipy_functions import is_of_scipy, scipy_function
 from customop.arrays.trampolines import Hook, hooked, is_hooked
 from customop.errors import GENERATED
 
@@ -29,37 +30,39 @@ from customop.errors import GENERATED
 making_like: ContextVar[Any] = ContextVar("making_like", default=None)
 
 
-def adapted(fn: FunctionType) -> FunctionType:
-    """Return a copy of a function, with its globals, cells and names, that is adapted."""
-    code = fn.__code__
+def adapted(fn: FunctionType, *, is_kept: bool = False) -> FunctionType:
+    """Return a copy of a function, with its globals, cells and names, that is adapted.
+
+    Functions inside of others are made again for each call of those, so their copies are
+    kept only where `is_kept` says that the function will be called again.
+    """
     known: Any = _functions.get(id(fn))
     # Parts are compared by identity: defaults may be arrays.
-    is_same = known is not None and known[0]() is fn
-    if known is not None and is_same and all(map(is_, known[1], _parts(fn))):
-        found: FunctionType = known[2]
+    if (
+        known is not None
+        and known[0]() is fn
+        and known[1] is fn.__code__
+        and known[2] is fn.__defaults__
+        and known[3] is fn.__kwdefaults__
+    ):
+        found: FunctionType = known[4]
         return found
+    code, defaults, named = fn.__code__, fn.__defaults__, fn.__kwdefaults__
     new = _adapted_code(code)
     if new is code:
         return fn
-    made = FunctionType(
-        new, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
-    )
-    made.__kwdefaults__ = fn.__kwdefaults__
+    made = FunctionType(new, fn.__globals__, fn.__name__, defaults, fn.__closure__)
+    made.__kwdefaults__ = named
     made.__dict__.update(fn.__dict__)
     made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
-    if fn.__closure__ is None:  # functions inside of others are made again each time
+    if fn.__closure__ is None or is_kept:
         key = id(fn)
         kept = weakref.ref(fn, lambda _: _functions.pop(key, None))
-        _functions[key] = kept, _parts(fn), made
+        _functions[key] = kept, code, defaults, named, made
     return made
 
 
-def _parts(fn: FunctionType) -> tuple[Any, ...]:
-    """Return what a user can replace in a function."""
-    return fn.__code__, fn.__defaults__, fn.__kwdefaults__
-
-
-# By identity: the function, its parts, and its copy.
+# By identity: the function, the parts of it that a user can replace, and its copy.
 _functions: dict[int, Any] = {}
 # By identity, since code is equal to that of other files.
 _codes: dict[int, tuple[Any, CodeType]] = {}
@@ -70,7 +73,7 @@ def _adapted_code(code: CodeType) -> CodeType:
     if found is None or found[0]() is not code:
         key = id(code)
         kept = weakref.ref(code, lambda _: _codes.pop(key, None))
-        found = _codes[key] = kept, hooked(code, _CALL, _GET, _PUT)
+        found = _codes[key] = kept, hooked(code, *_HOOKS)
     return found[1]
 
 
@@ -85,6 +88,8 @@ def called(f: Any) -> Any:
 
 def _instance(f: Any) -> Any:
     """Return what is called in place of an object of another class."""
+    if is_of_scipy(f):
+        f = scipy_function(f)
     call = getattr(type(f), "__call__", None)  # noqa: B004  # the function itself
     if type(call) is FunctionType and _is_followed(call):
         return MethodType(adapted(call), f)
@@ -92,6 +97,8 @@ def _instance(f: Any) -> Any:
 
 
 def _function(f: FunctionType) -> Any:
+    if is_of_scipy(f) and (found := scipy_function(f)) is not f:
+        return found
     return adapted(f) if _is_followed(f) else _table.get(f, f)
 
 
@@ -203,9 +210,19 @@ def _grid(c: Any, key: Any) -> Any:
     items = key if type(key) is tuple else (key,)
     if first_virtual(items) is None or any(type(i) is str for i in items):
         return c[key]
-    join = np.column_stack if c is np.c_ else np.hstack
-    parts = [c[i] if type(i) is slice else _table[np.asarray](i) for i in items]
-    return join(parts)
+    parts, types = [], []
+    for item in items:
+        part = c[item] if type(item) is slice else _table[np.asarray](item)
+        # A number of Python takes the type of the arrays beside it.
+        types.append(item if type(item) in (bool, int, float, complex) else part.dtype)
+        if part.ndim == 0:
+            part = np.reshape(part, (1,))
+        if part.ndim == 1 and c is np.c_:
+            part = np.reshape(part, (-1, 1))
+        parts.append(part)
+    dtype = np.result_type(*types)
+    axis = -1 if c is np.c_ else 0
+    return np.concatenate([part.astype(dtype) for part in parts], axis=axis)
 
 
 def _put(value: Any, c: Any, key: Any) -> Any:
@@ -215,48 +232,77 @@ def _put(value: Any, c: Any, key: Any) -> Any:
     Others would see the write in NumPy, and not in the box, so they refuse it.
     """
     if type(c) is np.ndarray:
-        count = sys.getrefcount(c)
         like = first_virtual(value)
         like = first_virtual(key) if like is None else like
-        is_alone = count <= _references and c.base is None and c.flags.writeable
-        if like is not None and is_alone:
+        if like is not None and sys.getrefcount(c) <= _put_count and _is_own(c):
             c = np.array(c, like=like)
     c[key] = value
     return c
 
 
-_CALL, _GET, _PUT = Hook(called), Hook(_get), Hook(_put)
+def _grow(c: Any, value: Any, *holders: Any) -> tuple[Any, Any]:
+    """Return `value` and what takes the place of `c` in ``c += value``.
+
+    An item of an array is written back after the operator, so that of a plain array may
+    be a box of a copy.
+    """
+    if type(c) is not np.ndarray or not _is_virtual(value):
+        return value, c
+    count = _held_count if holders else _grow_count
+    is_item = len(holders) == 1 and type(holders[0]) is np.ndarray
+    if is_item or (sys.getrefcount(c) <= count and _is_own(c)):
+        return value, np.array(c, like=value)
+    return value, c
 
 
-def _count_references() -> int:
-    """Return the references that `_put` sees to an array in one local variable.
+def _is_own(c: Any) -> bool:
+    return c.base is None and bool(c.flags.writeable)
 
-    Measured, since it depends on the version of Python. 0 where references are not
+
+_HOOKS = Hook(called), Hook(_get), Hook(_put), Hook(_grow)
+
+
+def _counts() -> tuple[int, int, int]:
+    """Return the references that the hooks see to an array of one local variable.
+
+    Those that `_put` and `_grow` see, and `_grow` if the array is an item of a list.
+    Measured, since they depend on the version of Python. 0 where references are not
     counted at once, as in builds without the global lock.
     """
-    counts = []
+    counts: list[int] = []
 
-    def count(value: Any, c: Any, key: Any) -> Any:
+    def put(value: Any, c: Any, key: Any) -> Any:
         counts.append(sys.getrefcount(c))
         return c
+
+    def grow(c: Any, value: Any, *holders: Any) -> tuple[Any, Any]:
+        counts.append(sys.getrefcount(c))
+        return value, c
 
     def write() -> None:
         out = np.zeros(1)
         out[0] = 1.0
-        other = out
+        out += 1.0
+        held = [np.zeros(1)]
+        held[0] += 1.0
+        other, more = out, held[0]
         out[0] = 2.0
-        del other
+        out += 1.0
+        held[0] += 1.0
+        del other, more
 
     itself = Hook(lambda f: f)
-    code = hooked(write.__code__, itself, itself, Hook(count))
+    code = hooked(write.__code__, itself, Hook(operator.getitem), Hook(put), Hook(grow))
     if code is write.__code__ or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return 0
+        return 0, 0, 0
     FunctionType(code, globals(), "write", None, write.__closure__)()
-    # An alias must be seen.
-    return counts[0] if len(counts) == 2 and counts[1] == counts[0] + 1 else 0
+    # `held` is written by `put`, too. An alias must be seen.
+    one, two, three, _, *others = counts
+    are_seen = others[:3] == [one + 1, two + 1, three + 1]
+    return (one, two, three) if are_seen else (0, 0, 0)
 
 
-_references: int = _count_references()
+_put_count, _grow_count, _held_count = _counts()
 
 # ---- functions of NumPy and Python that take traced values ----
 
@@ -288,7 +334,8 @@ def _of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(_as_array, args), **kwargs)
+        named = {name: _as_array(value) for name, value in kwargs.items()}
+        return function(*map(_as_array, args), **named)
 
     return call
 
@@ -308,16 +355,6 @@ def _of_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
         if type(arrays) in (list, tuple):
             arrays = [*map(_as_array, arrays)]
         return function(arrays, *args, **kwargs)
-
-    return call
-
-
-def _of_numbers(function: Any, ufunc: np.ufunc) -> Callable[..., Any]:
-    """Make a function of `math` that computes traced values by a ufunc."""
-
-    @wraps(function)
-    def call(*args: Any) -> Any:
-        return function(*args) if first_virtual(args) is None else ufunc(*args)
 
     return call
 
@@ -372,11 +409,6 @@ _SEQUENCES = (
     *("block", "broadcast_arrays", "choose", "einsum", "gradient", "histogramdd"),
     *("lexsort", "meshgrid", "multi_dot", "piecewise", "select"),
 )
-_OTHER_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "pow": "power"}
-_OTHER_NAMES |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
-_OTHER_NAMES |= {"atan2": "arctan2"}
-# Functions of `math` that give whole numbers, or several.
-_WHOLE = ("ceil", "floor", "frexp", "gcd", "lcm", "ldexp", "modf", "trunc")
 
 
 def _stand_ins() -> dict[Any, Any]:
@@ -386,6 +418,7 @@ def _stand_ins() -> dict[Any, Any]:
         **{f: _of_functions(f) for f in (map, filter, reduce)},
         **{f: _by_key(f) for f in (sorted, max, min)},
         np.asarray_chkfinite: _finite,
+        **math_functions(),
     }
     for module in (np, np.linalg, np.fft):
         for name, function in vars(module).items():
@@ -398,10 +431,6 @@ def _stand_ins() -> dict[Any, Any]:
         kept = keeping(name, function) if name in CONVERSIONS else function
         found[function] = _making(kept) if name in _MAKERS else kept
     found[np.full] = _making(_full)
-    for name, function in vars(math).items():
-        ufunc = getattr(np, _OTHER_NAMES.get(name, name), None)
-        if isinstance(ufunc, np.ufunc) and name not in _WHOLE:
-            found[function] = _of_numbers(function, ufunc)
     return found
 
 

@@ -57,12 +57,12 @@ def is_hooked(code: CodeType) -> bool:
 
 def runs_put(code: CodeType, at: int) -> bool:
     """Return whether an instruction of a copy is a hook for ``c[key] = value``."""
-    index = len(code.co_consts) - 1
+    index = len(code.co_consts) + _PUT
     before = (code.co_code[at - 2], code.co_code[at - 1]) if at > 1 else None
     return is_hooked(code) and before == (_OPS["LOAD_CONST"], index & 255)
 
 
-def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
+def hooked(code: CodeType, call: Hook, get: Hook, put: Hook, grow: Hook) -> CodeType:
     """Make a copy of code, and of the code of functions inside of it.
 
     Parameters
@@ -75,6 +75,10 @@ def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
     put : Hook
         ``put(value, c, key)`` writes ``c[key] = value`` and returns the new value of the
         local variable that holds `c`.
+    grow : Hook
+        ``grow(c, value)`` returns `value` and what takes the place of `c` in
+        ``c += value``, of a local variable and of each such operator. In
+        ``a[key] += value`` it is ``grow(c, value, a)``, and `c` is ``a[key]``.
 
     Returns
     -------
@@ -84,10 +88,10 @@ def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
     if not IS_KNOWN or is_hooked(code):
         return code
     consts = [
-        hooked(c, call, get, put) if isinstance(c, CodeType) else c
+        hooked(c, call, get, put, grow) if isinstance(c, CodeType) else c
         for c in code.co_consts
     ]
-    return _Copy(code, [*consts, call, get, put]).made()
+    return _Copy(code, [*consts, call, get, put, grow]).made()
 
 
 class _Copy:
@@ -100,6 +104,7 @@ class _Copy:
         self.stubs = b""
         self.lines = b""
         self.handlers = b""
+        self.redirected = 0  # the end of the last instruction that is a jump
         self.line: int = _last_line(code.co_linetable, code.co_firstlineno)
         parse: Any = getattr(dis, "_parse_exception_table")  # noqa: B009  # not in stubs
         self.entries: Any = parse(code)
@@ -118,10 +123,14 @@ class _Copy:
             body = self._body(step, seen, is_callee=is_callee)
             if not prefix and (load := _local_callee(step, seen, callees)):
                 start, size, body = seen[-1].offset, 4, self._called(load)
+            elif step.opname == "STORE_SLICE" and not step.is_jump_target:
+                start, body = self._stored_slice(start, seen)
+                size += step.offset - prefix - start
             seen.append(step)
             prefix = 0
             if body is not None and size >= 4:
                 self._redirect(step, start, size, body)
+                self.redirected = start + size
         return self.code.replace(
             co_code=bytes(self.raw) + self.stubs,
             co_consts=tuple(self.consts),
@@ -149,9 +158,50 @@ class _Copy:
             return body if _NULL_AFTER else body + _unit("SWAP", 2)
         if name == "BINARY_SUBSCR":
             return self._hook(2, _GOT) + (call if is_callee else b"")
-        if name == "STORE_SUBSCR" and (store := _store_of_local(seen)):
+        if name == "STORE_SUBSCR" and (store := _store_of_local(seen, 1)):
             return self._hook(3, _PUT) + store
+        if name == "BINARY_OP" and step.argrepr.endswith("="):
+            return self._grown(step, seen)
         return _unit(name, arg) + call if is_callee and name in _COMPUTED else None
+
+    def _stored_slice(
+        self, start: int, seen: Sequence[dis.Instruction]
+    ) -> tuple[int, bytes | None]:
+        """Return start and stub of ``c[a:b] = value``, with the instruction before it.
+
+        By itself it is too short for a jump.
+        """
+        last = seen[-1]
+        at = last.offset
+        is_plain = last.opcode not in dis.hasjrel and not last.is_jump_target
+        store = _store_of_local(seen, 2)
+        if (
+            store is None
+            or not is_plain
+            or at < self.redirected
+            or (last.arg or 0) > 255
+        ):
+            return start, None
+        before = bytes(self.raw[at:start])
+        slice_ = _unit("BUILD_SLICE", 2)
+        return at, before + slice_ + self._hook(3, _PUT) + store
+
+    def _grown(
+        self, step: dis.Instruction, seen: Sequence[dis.Instruction]
+    ) -> bytes | None:
+        """Return the stub of ``c += value``, if `c` is a local variable or an item."""
+        found = _under(seen, 1)
+        if found is None:
+            return None
+        below = seen[found[0]]
+        height = {"BINARY_SUBSCR": 4, "BINARY_SLICE": 5}.get(below.opname)
+        if height is not None and seen[found[0] - 1].opname == "COPY":
+            hook = _unit("COPY", height) + self._hook(3, _GROWN)
+        elif _store_like(below, is_first=found[1]):
+            hook = self._hook(2, _GROWN)
+        else:
+            return None
+        return hook + _unit("UNPACK_SEQUENCE", 2) + _unit("BINARY_OP", step.arg or 0)
 
     def _called(self, load: dis.Instruction) -> bytes:
         """Return the stub of a call of a name, which loads the null of the call, too."""
@@ -219,9 +269,10 @@ class _Copy:
 
 
 # The places of the hooks among the constants, from the end.
-_CALLED: Final = -3
-_GOT: Final = -2
-_PUT: Final = -1
+_CALLED: Final = -4
+_GOT: Final = -3
+_PUT: Final = -2
+_GROWN: Final = -1
 # Kinds of entries in tables of places.
 _NO_PLACE: Final = 15
 _LONG_PLACE: Final = 14
@@ -305,10 +356,27 @@ def _effect(step: dis.Instruction, *, is_jump: bool = False) -> int:
     return dis.stack_effect(step.opcode, step.arg if has_arg else None, jump=is_jump)
 
 
-def _store_of_local(seen: Sequence[dis.Instruction]) -> bytes | None:
+def _store_of_local(seen: Sequence[dis.Instruction], keys: int) -> bytes | None:
     """Return the instruction that stores the container of ``container[key] = value``.
 
-    None if the container is not a local variable, or the key has jumps inside.
+    None if the container is not a local variable, or the key has jumps inside. A slice
+    is two keys.
+    """
+    if keys < len(seen) and seen[-1].opname == "SWAP":  # container[key] += value
+        sum_ = seen[-1 - keys - 1]
+        found = _under(seen[: -1 - keys - 1], 1) if sum_.opname == "BINARY_OP" else None
+        if found is None or found[0] <= keys or seen[found[0] - 1].opname != "COPY":
+            return None
+        seen = seen[: found[0] - 1 - keys]
+    under = _under(seen, keys)
+    return None if under is None else _store_like(seen[under[0]], is_first=under[1])
+
+
+def _under(seen: Sequence[dis.Instruction], count: int) -> tuple[int, bool] | None:
+    """Return the place of the instruction of the value below the topmost ones.
+
+    And whether it is the first of the two values of that instruction. None if the
+    topmost values have jumps inside.
     """
     height = 0
     for j in range(len(seen) - 1, 0, -1):
@@ -318,18 +386,21 @@ def _store_of_local(seen: Sequence[dis.Instruction]) -> bytes | None:
         if step.opname.startswith(("SWAP", "COPY", "RAISE", "RETURN")):
             return None
         height -= _effect(step)
-        if height == -2 and step.opname == "LOAD_FAST_LOAD_FAST":  # container and key
-            return _unit("STORE_FAST", (step.arg or 0) >> 4)
-        if height < -1:
+        if height == -count - 1 and step.opname == "LOAD_FAST_LOAD_FAST":
+            return j, True
+        if height < -count:
             return None
-        if height == -1:
-            return _store_like(seen[j - 1])
+        if height == -count:
+            return j - 1, False
     return None
 
 
-def _store_like(load: dis.Instruction) -> bytes | None:
+def _store_like(load: dis.Instruction, *, is_first: bool) -> bytes | None:
+    """Return the instruction that stores the local variable that another one loads."""
     arg = load.arg or 0
-    if load.opname == "LOAD_FAST_LOAD_FAST":  # value and container
+    if load.opname == "LOAD_FAST_LOAD_FAST":
+        return _unit("STORE_FAST", arg >> 4 if is_first else arg & 15)
+    if load.opname == "STORE_FAST_LOAD_FAST":
         return _unit("STORE_FAST", arg & 15)
     if load.opname not in _LOADS:
         return None

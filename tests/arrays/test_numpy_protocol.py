@@ -379,7 +379,7 @@ LOST = {
     "array": np.array,
     "array of": lambda x: np.array([x[0, 0], 1.0]),
     "math": lambda x: math.sin(x[0, 0]),
-    "format": lambda x: f"{x[0, 0]:.2f}",
+    "format": lambda x: f"{x[0]:.2f}",
 }
 
 

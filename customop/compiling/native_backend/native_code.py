@@ -10,7 +10,9 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
+from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
@@ -19,6 +21,7 @@ from customop.compiling.native_backend.door import (
     accept_errstate,
     make_door,
 )
+from customop.compiling.native_backend.drawn_inputs import draws_of, with_drawn_inputs
 from customop.compiling.native_backend.driver import driver
 from customop.compiling.native_backend.islands import arrange_island
 from customop.compiling.native_backend.memory import (
@@ -33,16 +36,27 @@ from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.result_layout import Finished, ResultPlan
 from customop.compiling.native_backend.tables import NativeProgram
 from customop.compiling.native_backend.ufunc_loops import DTYPES, NotNative
-from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.native_backend.written_rows import (
+    RULES_OF_WRITES,
+    writes_input,
+    written_inputs,
+)
+from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.compiling.report import NodeGroup
 from customop.config import config
-from customop.core.table import changing, finalized
+from customop.core.table import RuleTable, changing, finalized
 from customop.forks import free_after_fork
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
-_RULES: Final = {**RULES, **RULES_OF_CONTROL, "island": arrange_island}
+_RULES: Final = {
+    **RULES,
+    **RULES_OF_STEPS,
+    **RULES_OF_CONTROL,
+    **RULES_OF_WRITES,
+    "island": arrange_island,
+}
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
 
@@ -60,13 +74,26 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         It does not check the guards of the graph. Its attribute `explain` gives the calls
         that run as Python.
     """
+    return _build(module, is_exact=True)
+
+
+def build_near(module: GraphModule) -> Callable[..., list[Any]]:
+    """Do what `build` does, for ``compile(exact=False)``."""
+    return _build(module, is_exact=False)
+
+
+def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
+    if any(map(_is_elsewhere, module.graph.nodes)):
+        return build_code(module)
+    if draws_of(module):
+        return with_drawn_inputs(module, build)
     why = _reason_against(module)
     if why:
-        run: Any = build_numpy(module)
+        run: Any = build_code(module)
         others = getattr(run, "explain", list)
         run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
     else:
-        run = NativeCode(module).function
+        run = NativeCode(module, is_exact=is_exact).function
     made: Callable[..., list[Any]] = run
     return made
 
@@ -90,18 +117,28 @@ def _reason_against(module: GraphModule) -> str:
     return next(filter(None, map(_reason_against_node, module.graph.nodes)), "")
 
 
+def _is_elsewhere(node: Node) -> bool:
+    """Return whether a value lies in the memory of another device."""
+    return isinstance(node.val, FakeArray) and node.val.device != CPU.name
+
+
 def _reason_against_node(node: Node) -> str:
     """Return why the graph of a node is left to NumPy's code; empty if it is not."""
-    value = node.val
-    if isinstance(value, FakeArray) and value.device != CPU.name:
-        return "it holds arrays of another device"
     if isinstance(node.target, SettledGraph) and node.target.warns:
         return f"{node} warns by settings of its own, and would again in a second run"
-    if node.is_checked:
+    if node.is_checked and not _is_checked_by_island(node):
         return f"{node} is checked"
-    if node.op == CALL and not node.is_pure:
+    if node.op == CALL and not node.is_pure and not writes_input(node):
         return f"{node} writes or draws"
     return ""
+
+
+def _is_checked_by_island(node: Node) -> bool:
+    """Return whether what the graph checks of a result is what each island looks at."""
+    is_users = (
+        isinstance(node.target, RuleTable) and builtin_kernel(node.target) is None
+    )
+    return is_users and "must_be" not in node.meta and isinstance(node.val, FakeArray)
 
 
 class NativeCode:
@@ -113,8 +150,9 @@ class NativeCode:
         Of the leaves of the inputs.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, is_exact: bool) -> None:
         self._module: GraphModule = module
+        self._is_exact: bool = is_exact
         self._numpy: Any = None
         self._plans: dict[Any, GraphProgram | str] = {}
         self._lock: Any = free_after_fork(threading.RLock())
@@ -164,7 +202,9 @@ class NativeCode:
             return "there are plans for too many kinds of arguments"
         made: GraphProgram | str
         try:
-            made = GraphProgram(self._module, leaves, self._fallback)
+            made = GraphProgram(
+                self._module, leaves, self._fallback, is_exact=self._is_exact
+            )
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
@@ -186,7 +226,7 @@ class NativeCode:
         if self._numpy is None:
             with self._lock:
                 if self._numpy is None:
-                    self._numpy = build_numpy(self._module)
+                    self._numpy = build_code(self._module)
         return self._numpy(*leaves)
 
     def _run_again(self, *leaves: Any) -> Any:
@@ -225,14 +265,17 @@ class GraphProgram:
         module: GraphModule,
         leaves: Sequence[Any],
         fallback: Callable[..., Any],
+        *,
+        is_exact: bool,
     ) -> None:
-        self._program: NativeProgram = NativeProgram(driver())
+        self._program: NativeProgram = NativeProgram(driver(), is_exact=is_exact)
         program = self._program
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
         placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
+        written = written_inputs(module.graph.nodes)
         pairs = [
-            self._stand_in(leaf, node)
+            self._stand_in(leaf, node, is_written=node in written)
             for leaf, node in zip(leaves, placeholders, strict=True)
         ]
         arrays = [array for _, array in pairs]
@@ -241,9 +284,14 @@ class GraphProgram:
             for node, (kind, _) in zip(placeholders, pairs, strict=True)
             if kind == "scalar"
         ]
-        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, build)
+        inner = build if is_exact else build_near
+        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, inner)
         plan.scalars.update(scalars)
-        inputs = [self._input(kind, array) for kind, array in pairs]
+        plan.written = written
+        inputs = [
+            self._input(kind, array, is_written=node in written)
+            for node, (kind, array) in zip(placeholders, pairs, strict=True)
+        ]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
         plan.fuse_all()
@@ -258,10 +306,12 @@ class GraphProgram:
             found = fallback(code, *leaves)
             return Finished(found) if finishes else found
 
-        door = make_door(program, table, inputs, results.of_door, fall)
+        door = make_door(program, table, inputs, results.of_door, fall, last=plan.last)
         self.run: Callable[..., Any] = results.finishing(door) if finishes else door
 
-    def _stand_in(self, leaf: Any, node: Node) -> tuple[str, AnyArray]:
+    def _stand_in(
+        self, leaf: Any, node: Node, *, is_written: bool
+    ) -> tuple[str, AnyArray]:
         """Return how an argument is given, and the memory that stands for it."""
         kind = "array" if type(leaf) is np.ndarray else "scalar"
         if not isinstance(node.val, FakeArray) or not isinstance(
@@ -276,6 +326,8 @@ class GraphProgram:
             return kind, self._memory.new(leaf.itemsize).array((), leaf.dtype)
         if type(leaf) is not np.ndarray:
             raise NotNative(f"the argument {node} is a {type(leaf).__name__}")
+        if is_written and min(leaf.strides, default=0) < 0:
+            raise NotNative(f"the argument {node} goes backward, and is written")
         low, high = span_of(leaf)
         block = self._memory.new(high - low)
         offset = block.offset + address_of(leaf) - low
@@ -283,7 +335,7 @@ class GraphProgram:
             leaf.shape, leaf.dtype, block.chunk, offset, leaf.strides
         )
 
-    def _input(self, kind: str, array: AnyArray) -> DoorInput:
+    def _input(self, kind: str, array: AnyArray, *, is_written: bool) -> DoorInput:
         low, high = span_of(array)
         start = address_of(array)
         is_dense = low == start and high - low == array.nbytes
@@ -295,7 +347,8 @@ class GraphProgram:
             start,
             low,
             high,
-            is_copied=is_dense and array.nbytes <= COPIED,
+            is_copied=is_dense and array.nbytes <= COPIED and not is_written,
+            is_written=is_written,
         )
 
     def explain(self) -> list[NodeGroup]:
