@@ -64,6 +64,7 @@ from customop.errors import (
     ArgumentError,
     DataDependentError,
     GraphError,
+    GuessError,
     LeakedTracerError,
     MissingRuleError,
     SizeError,
@@ -506,6 +507,8 @@ class Compiled(Generic[P, R]):
 
     def _check_fallback(self, refused: BaseException, given: CallArguments) -> None:
         """Raise an error of capturing unless the function may run as it is."""
+        if isinstance(refused, GuessError):
+            return
         if not isinstance(refused, _REFUSALS):
             self._run_to_fail(given)
         if self._fallback:

@@ -238,7 +238,8 @@ def reason_for(
     parts += [f"{label} was written" for label in nearest.surroundings.written()]
     return (
         "; ".join(parts)
-        or "arguments lie otherwise in memory, or a container or the order of keys changed"
+        or "arguments lie otherwise in memory, or a container, a class or the order of"
+        " keys changed"
     )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import numpy as np
 
-from customop.errors import ShapeError
+from customop.errors import GuessError, ShapeError
 from customop.later import later
 
 # Programs whose sizes all are numbers never need these.
@@ -272,6 +273,54 @@ def was_one(size: Any) -> bool:
         is_size(size)
         and size.context.is_unnamed(size.expr)
         and (size.hint == 1 and bool(size == 1))
+    )
+
+
+class Guesses:
+    """The facts about values that a capture asks for.
+
+    Attributes
+    ----------
+    has_any : bool
+        Whether one was asked for.
+    are_unusual : bool
+        Whether facts that may differ are taken to be what is not usual.
+    """
+
+    __slots__ = ("are_unusual", "has_any")
+
+    def __init__(self) -> None:
+        self.has_any: bool = False
+        self.are_unusual: bool = False
+
+
+class _Guessing(threading.local):
+    """The guesses of the capture that runs in this thread."""
+
+    guesses: Guesses | None = None
+
+
+guessing = _Guessing()
+
+
+def guess(usual: bool, *, may_differ: bool = True) -> bool:
+    """Return what a capture takes a fact about values for, which its graph checks.
+
+    It is `usual`, unless it may differ and compile has met values for which it does.
+    """
+    guesses = guessing.guesses
+    if guesses is None:
+        return usual
+    guesses.has_any = True
+    return usual is not (may_differ and guesses.are_unusual)
+
+
+def refuse_guess(what: str, expected: bool, do: str) -> NoReturn:
+    """Raise because a fact is not as `guess` said."""
+    raise GuessError(
+        f"{what}, which is {not expected} here",
+        f"the graph was made for values for which it is {expected}",
+        do=do,
     )
 
 

@@ -45,6 +45,8 @@ class Fault(Exception):
         self.where = where
         self.do = do
         self.parameter = parameter
+        # Whether it shows over all inputs of a check, and not on one alone.
+        self.over_all: bool = False
 
 
 # ---- warnings and floating-point errors ----

@@ -176,3 +176,18 @@ def test_threads() -> None:
         thread.join()
     _fill(210_000)
     assert gc.get_threshold() == _THRESHOLDS
+
+
+def test_many_operators() -> None:
+    """Operators that are defined in a loop are scanned a few times, not a hundred."""
+
+    def run() -> None:
+        for i in range(2000):
+            co.custom_op(
+                f"collector::op{i}",
+                np.sin,
+                mutates_args=(),
+                schema="(Array x) -> Array",
+            )
+
+    assert _scans(run) <= 4

@@ -39,7 +39,7 @@ from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
 from customop.core.table import RuleTable
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
-from customop.graph.replay import GivenCode
+from customop.graph.replay import GivenCode, kernel_of, only_runs_kernel
 from customop.shapes.expressions import names_of
 from customop.shapes.expressions import value_of as expression_value
 from customop.shapes.sizes import Symbolic
@@ -358,6 +358,10 @@ class TablePlan:
             if ufunc.signature is None:
                 self.ufunc(node, ufunc, values)
                 return
+        own = _own_ufunc(op)
+        if own is not None:
+            self._plan_own(node, own, values)
+            return
         rule: Callable[..., None] | None
         if op.namespace == "control" or op in _OF_GRAPHS:
             rule = self._rules.get(op.qualname)
@@ -368,6 +372,19 @@ class TablePlan:
         if rule is None:
             raise NotNative("no loop of NumPy")
         rule(self, node, *values)
+
+    def _plan_own(self, node: Node, ufunc: np.ufunc, values: list[Any]) -> None:
+        """Emit the rows of a user's operator whose kernel is a ufunc."""
+        fake = node.val
+        is_one = ufunc.nout == 1 and ufunc.signature is None and not node.kwargs
+        if not is_one or not isinstance(fake, FakeArray) or not fake.shape:
+            raise NotNative("a ufunc of several results, or of numbers")
+        if not all(isinstance(v, (np.ndarray, float)) for v in values):
+            raise NotNative("a ufunc of other values than arrays")
+        self.ufunc(node, ufunc, values)
+        found = self.arrays[node]
+        if found.dtype != fake.dtype or found.shape != self.shape_of(node):
+            raise NotNative("a kernel with other results than its fake")
 
     def _check_fits(self, node: Node) -> None:
         """Make sure that the plan and the graph agree about a value."""
@@ -561,7 +578,8 @@ class TablePlan:
         found = self.result(node, shape, dtypes[-1], [v for v in given if v.ndim])
         if not shape:
             self.scalars.add(node)
-        name = ufunc.__name__
+        is_own = getattr(np, ufunc.__name__, None) is not ufunc
+        name = f"own {ufunc.__name__}" if is_own else ufunc.__name__
         if not self.program.is_exact:
             numbers = [None if isinstance(v, np.ndarray) else v for v in operands]
             near = near_loop(name, dtypes, numbers)
@@ -687,6 +705,12 @@ def _is_as_ufunc(node: Node, is_exact: bool) -> bool:
     is_float: bool = node.val.dtype.kind == "f"
     name = node.target.name
     return is_float and (name in _OF_SCALARS or (name == "power" and not is_exact))
+
+
+def _own_ufunc(op: RuleTable) -> np.ufunc | None:
+    """Return the ufunc that a user's operator does nothing but call; None if there is none."""
+    kernel = kernel_of(op) if op.namespace != "np" and only_runs_kernel(op) else None
+    return kernel if isinstance(kernel, np.ufunc) else None
 
 
 def _divides_exactly(dtype: Any, number: Any) -> bool:

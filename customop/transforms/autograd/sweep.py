@@ -12,8 +12,8 @@ from customop.arrays.array import in_byte_order
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, show, steps
 from customop.arrays.numpy_functions import call_numpy
-from customop.core.collector import calmed, last_moment, quicken
-from customop.core.contract import moments, writes
+from customop.core.collector import calmed, grow, last_moment, quicken
+from customop.core.contract import writes
 from customop.core.observe import observed, observers
 from customop.core.rule_makers import Partials, in_dtype
 from customop.errors import GradientError
@@ -77,7 +77,7 @@ def sweep(  # noqa: C901, PLR0912  # one frame
         # Drop the names, so that no gradient lives longer than its node needs it.
         node = grad = before = pairs = entry = None
         if not heap:
-            last_moment[0] = next(moments)
+            last_moment[0] = grow()
             if calmed:  # the tape is gone now, or most of it
                 quicken()
             return found

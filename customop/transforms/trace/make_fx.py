@@ -342,7 +342,8 @@ def capture(
     same: Mapping[int, int] | None = None,
     numbers: Collection[int] = (),
     reads: dict[int, str] | None = None,
-) -> tuple[GraphModule, bool, set[Node]]:
+    is_unusual: bool = False,
+) -> tuple[GraphModule, bool, set[Node], bool]:
     """Capture a function by shapes and dtypes, for `compile`.
 
     Parameters
@@ -361,6 +362,8 @@ def capture(
         Numbers of leaves that are ints or floats and may differ when the graph runs.
     reads : dict, optional
         Filled with those numbers whose values the function has read, and the line.
+    is_unusual : bool
+        Whether facts about values are taken to be what is not usual.
 
     Returns
     -------
@@ -369,6 +372,8 @@ def capture(
         Whether the function writes in place. If so, strides decide what is a view.
     set of Node
         The calls that were made by transforms inside the function.
+    bool
+        Whether the graph is for some values only, see `customop.shapes.sizes.guess`.
 
     Raises
     ------
@@ -384,6 +389,7 @@ def capture(
         run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
         if reads is not None:
             run.trace.sizes.reads = reads
+        run.trace.sizes.guesses.are_unusual = is_unusual
         run.keeps_containers = True
         with ErrorSettings() as settings:
             run.trace.settings = settings
@@ -392,7 +398,7 @@ def capture(
         return run.trace, module
 
     trace, module = _without_unseen_reads(once)
-    return module, trace.has_writes, trace.derived
+    return module, trace.has_writes, trace.derived, trace.sizes.guesses.has_any
 
 
 # ---- arrays that operators write and plain code reads ----

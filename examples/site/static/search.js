@@ -4,7 +4,7 @@
 
 (() => {
   const STOP = new Set(("a an and any are as at be but by can do does for from get has have how i if in"
-    + " into is it its me my no not of on or so than that the them then there this to use was we what"
+    + " into is it its me my no not of on or so supported than that the them then there this to use was we what"
     + " when where which while who why will with without you your").split(" "));
   // What readers type -> the words of these pages.
   const MEANS = {
@@ -16,7 +16,7 @@
     keyword: ["argnums", "name"], argument: ["argnums"], install: ["pip"], shape: ["size"],
     trace: ["make_fx", "graph"], export: ["save", "file"], serialize: ["save", "file"],
     nan: ["check_nans"], debug: ["print", "profile"], random: ["randomness", "rng"],
-    memory: ["checkpoint"], thread: ["threads"], first: ["capture"], pytorch: ["torch"],
+    memory: ["checkpoint"], thread: ["threads"], first: ["capture"],
     auxiliary: ["has_aux"], assignment: ["write", "writing"], hessian: ["hvp"], pass: ["argument"],
   };
   const LISTS = new Set(["guide.html", "api.html", "gallery.html", "index.html"]);
@@ -60,7 +60,8 @@
 
   /** The words of a query: word -> its weight, and the word of the reader that it stands for. */
   function asked(query) {
-    const found = new Map(), all = query.toLowerCase().match(/[a-z0-9_]+/g) || [];
+    const found = new Map();
+    const all = query.toLowerCase().replace(/\bpytorch\b/g, "torch").match(/[a-z0-9_]+/g) || [];
     const kept = all.filter(word => !STOP.has(word));
     const add = (word, weight, from) => {
       if (!found.has(word)) found.set(word, { weight, from });
@@ -106,9 +107,10 @@
     // Pages that only list others.
     if (LISTS.has(d.page)) sum *= 0.4;
     if (d.name && d.name.split(".").length === 2) sum *= 1.3;
-    if (d.page === "guide/questions.html") sum *= 1.4;
+    if (d.page === "guide/questions.html") sum *= query.split(/\s+/).length > 2 ? 2.2 : 1.4;
     if (d.page === "guide/errors.html") sum *= /error|[:'"]/i.test(query) ? 2.5 : 1.1;
-    else if (!d.page.startsWith("api/") && !d.page.startsWith("gallery/")) sum *= 1.25;
+    else if (d.page.startsWith("gallery/")) sum *= 0.8;
+    else if (!d.page.startsWith("api/")) sum *= 1.25;
     return sum;
   }
 
