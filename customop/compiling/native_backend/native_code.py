@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
+    RUNNING,
     UNSETTLED,
     DoorInput,
     accept_errstate,
@@ -50,6 +52,9 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
+# The code of the fallback where a program runs already in a thread that let the GIL go.
+_RUNNING_FREE: Final = -1
+
 _RULES: Final = {
     **RULES,
     **RULES_OF_STEPS,
@@ -59,6 +64,10 @@ _RULES: Final = {
 }
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
+# Copies of a plan, for threads that call it while it runs without the GIL.
+_COPIES: Final = 3
+# Work in items from which on other threads go on meanwhile: 50 us.
+_RELEASED: Final = 1 << 17
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
@@ -155,6 +164,8 @@ class NativeCode:
         self._is_exact: bool = is_exact
         self._numpy: Any = None
         self._plans: dict[Any, GraphProgram | str] = {}
+        # Copies of plans: by the key of the plan, and their number.
+        self._copies: dict[tuple[Any, int], GraphProgram] = {}
         self._lock: Any = free_after_fork(threading.RLock())
         # The count of changes of tables for which the kernels are right.
         self._seen: int = changing.count
@@ -181,6 +192,9 @@ class NativeCode:
                 found.append(NodeGroup([], "NumPy code", program))
             else:
                 found += program.explain()
+        if self._copies:
+            count = sum(copy.nbytes for copy in [*self._copies.values()])
+            found.append(NodeGroup([], f"copies for threads, {count} bytes"))
         return found
 
     # ---- plans ----
@@ -202,16 +216,32 @@ class NativeCode:
             return "there are plans for too many kinds of arguments"
         made: GraphProgram | str
         try:
-            made = GraphProgram(
-                self._module, leaves, self._fallback, is_exact=self._is_exact
-            )
+            made = self._program(leaves, 0)
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
         return made
 
-    def _fallback(self, code: int, *leaves: Any) -> Any:
+    def _program(self, leaves: Sequence[Any], number: int) -> GraphProgram:
+        """Return a new plan, or a copy of one by its number."""
+        fallback = partial(self._fallback, number)
+        return GraphProgram(self._module, leaves, fallback, is_exact=self._is_exact)
+
+    def _run_copy(self, number: int, leaves: Sequence[Any]) -> Any:
+        """Run a copy of a plan that runs in another thread."""
+        key = tuple([_signature(leaf) for leaf in leaves]), number
+        copy = self._copies.get(key)
+        if copy is None:
+            with self._lock:
+                copy = self._copies.get(key)
+                if copy is None:
+                    copy = self._copies[key] = self._program(leaves, number)
+        return copy.run(*leaves)
+
+    def _fallback(self, number: int, code: int, *leaves: Any) -> Any:
         """Run a call that is not as planned."""
+        if code == _RUNNING_FREE and number < _COPIES:
+            return self._run_copy(number + 1, leaves)
         if code == CHANGED:
             key = tuple([_signature(leaf) for leaf in leaves])
             program = self._plans.get(key)
@@ -235,7 +265,7 @@ class NativeCode:
             return self._module.run_list(*leaves)
         with finalized, changing:
             if self._seen != changing.count:
-                self._plans = {}
+                self._plans, self._copies = {}, {}
                 self._door = self._planned
                 self._seen = changing.count
         return self.function(*leaves)
@@ -300,13 +330,24 @@ class GraphProgram:
         results = ResultPlan(plan, placeholders)
         finishes = results.is_finished_in_python
 
+        releases = not table.needs_gil and table.work >= _RELEASED
+
         def fall(code: int, *leaves: Any) -> Any:
             if code == UNSETTLED and accept_errstate(program):
                 return door(*leaves)
-            found = fallback(code, *leaves)
+            free = code == RUNNING and releases
+            found = fallback(_RUNNING_FREE if free else code, *leaves)
             return Finished(found) if finishes else found
 
-        door = make_door(program, table, inputs, results.of_door, fall, last=plan.last)
+        door = make_door(
+            program,
+            table,
+            inputs,
+            results.of_door,
+            fall,
+            last=plan.last,
+            releases_gil=releases,
+        )
         self.run: Callable[..., Any] = results.finishing(door) if finishes else door
 
     def _stand_in(
@@ -350,6 +391,11 @@ class GraphProgram:
             is_copied=is_dense and array.nbytes <= COPIED and not is_written,
             is_written=is_written,
         )
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the memory that it holds."""
+        return self._memory.nbytes
 
     def explain(self) -> list[NodeGroup]:
         """Return the rows, and the calls that run as Python."""

@@ -7,6 +7,7 @@ NumPy does the whole call and warns or raises as it does.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ from customop.compiling.native_backend.machine_code import (
     splat,
     vector,
 )
+from customop.compiling.native_backend.object_layout import pointer
 from customop.compiling.native_backend.tables import (
     CLEARED,
     QUIET,
@@ -192,6 +194,51 @@ def _spread_places(
         found.append(code.load("ptr", place))
     return [*found, starts[-1]]
 
+
+# ---- powers of scalars ----
+
+
+@cache
+def scalar_power_loop(char: str) -> InnerLoop | None:
+    """Return the loop of ``x ** y`` for scalars of NumPy, which is not that of arrays.
+
+    Data are both operands and the result.
+
+    Returns
+    -------
+    InnerLoop or None
+        None if the function of the C library has other results than NumPy's operator.
+    """
+    kind, name, number = _POWERS[char]
+    try:
+        function: Any = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):  # there is none of this name
+        return None
+    function.restype, function.argtypes = number, [number] * 2
+    dtype: Any = np.dtype(char).type
+    with np.errstate(all="ignore"):
+        for x in _BASES:
+            for y in _EXPONENTS:
+                expected, found = dtype(x) ** dtype(y), dtype(function(x, y))
+                if not np.array_equal(expected, found, equal_nan=True):
+                    return None
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    size = np.dtype(char).itemsize
+
+    def body(code: MachineFunction, places: list[str], lanes: int) -> None:
+        x, y = (code.load(kind, place) for place in places[:2])
+        given = f"{kind} {x}, {kind} {y}"
+        code.store(kind, code.call(kind, pointer(address), given), places[2])
+
+    return InnerLoop(elementwise_loop("powers", (size,) * 3, body, lanes=1))
+
+
+_POWERS: Final = {
+    "d": ("double", "pow", ctypes.c_double),
+    "f": ("float", "powf", ctypes.c_float),
+}
+_BASES: Final = (0.0, -0.0, 0.1, 0.7, 1.0, 1.3, 2.9, 17.3, 1e30, -1.7, float("inf"))
+_EXPONENTS: Final = (-3.0, -1.7, -1.0, 0.0, 0.3, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 7.1)
 
 # ---- casts ----
 

@@ -25,6 +25,7 @@ from customop.compiling.native_backend.own_loops import (
     cast_loop,
     copy_loop,
     move_loop,
+    scalar_power_loop,
 )
 from customop.compiling.native_backend.tables import InnerLoop
 from customop.compiling.native_backend.ufunc_loops import (
@@ -350,7 +351,8 @@ class TablePlan:
         if not isinstance(op, RuleTable):
             raise NotNative("a graph")
         if node.written and not _is_as_ufunc(node, self.program.is_exact):
-            raise NotNative("an operator of NumPy's scalars")
+            self._plan_power(node, values)
+            return
         ufunc = ufunc_of(op)
         if ufunc is not None:
             if node.kwargs or ufunc.nout != 1:
@@ -372,6 +374,25 @@ class TablePlan:
         if rule is None:
             raise NotNative("no loop of NumPy")
         rule(self, node, *values)
+
+    def _plan_power(self, node: Node, values: list[Any]) -> None:
+        """Emit the row of a power of NumPy's scalars; leave their other operators."""
+        dtype = node.val.dtype
+        is_known = node.target.name == "power" and dtype.char in "fd"
+        loop = scalar_power_loop(dtype.char) if is_known else None
+        if loop is None or node.kwargs:
+            raise NotNative("an operator of NumPy's scalars")
+        if any(
+            v.dtype != dtype if isinstance(v, np.ndarray) else type(v) is bool
+            for v in values
+        ):
+            raise NotNative("a power of scalars that are cast")
+        given = [
+            v if isinstance(v, np.ndarray) else self.number(v, dtype) for v in values
+        ]
+        found = self.result(node, (), dtype)
+        self.scalars.add(node)
+        self.loop(loop, [*given, found])
 
     def _plan_own(self, node: Node, ufunc: np.ufunc, values: list[Any]) -> None:
         """Emit the rows of a user's operator whose kernel is a ufunc."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import customop as co
 from customop.compiling.native_backend.own_loops import (
     add_at_loop,
     cast_loop,
@@ -189,3 +190,24 @@ def test_rows_out_of_bounds(number: int) -> None:
     dims, steps = [2, 3, 16, 16], [8, 0, 16]
     for loop in (take_loop(1, 16), put_loop(1, 16), add_at_loop(table.dtype, 1)):
         assert run(loop, [numbers, table.copy(), found], dims, steps) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("exponent", [2, 3.0, 0.5, -1, 1.5, np.float32(2.0)])
+def test_powers_of_scalars(exponent: Any, dtype: str) -> None:
+    """A power of NumPy's scalars has the bits of its operator, which arrays have not."""
+
+    def f(x: Any) -> Any:
+        s = x[0] * x[1]
+        return s**exponent, 2.0 ** (s * 0.25)
+
+    compiled = co.compile(f, backend="native")
+    for seed in range(20):
+        x = (np.random.default_rng(seed).uniform(0.1, 4, 2)).astype(dtype)
+        for a, b in zip(f(x), compiled(x), strict=True):
+            assert type(a) is type(b)
+            assert a.tobytes() == b.tobytes()
+    if dtype == "f4" or not isinstance(exponent, np.generic):
+        assert "power" not in str(compiled.explain())
+    with pytest.warns(RuntimeWarning, match="overflow encountered in scalar power"):
+        compiled(np.array([80.0, 80.0], dtype))
