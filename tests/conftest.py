@@ -20,6 +20,25 @@ from tests.browser import chromium, visit
 __all__ = ["chromium", "visit"]
 
 
+# ---- settings ----
+
+
+@pytest.fixture
+def unadapted() -> Iterator[None]:
+    """Let transforms run functions as they are, which refuse traced values in more places."""
+    before, co.config.adapt = co.config.adapt, False
+    yield
+    co.config.adapt = before
+
+
+@pytest.fixture
+def adapted() -> Iterator[None]:
+    """Let transforms run adapted copies of functions of plain code."""
+    before, co.config.adapt = co.config.adapt, True
+    yield
+    co.config.adapt = before
+
+
 # ---- tiers ----
 
 

@@ -42,6 +42,7 @@ _SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 def math_functions() -> dict[Any, Callable[..., Any]]:
     """Return what stands in for functions of `math`, by the functions themselves."""
     found: dict[Any, Callable[..., Any]] = {}
+    found[math.dist] = _of_arrays(math.dist, _dist)
     for name, function in vars(math).items():
         ufunc = getattr(np, _NAMES.get(name, name), None)
         if isinstance(ufunc, np.ufunc) and name not in _OTHERS:
@@ -60,7 +61,8 @@ def _of_numbers(
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if first_virtual(args) is None:
+        # Of an array with axes Python's own function says what it lacks.
+        if first_virtual(args) is None or any(getattr(a, "shape", ()) for a in args):
             return function(*args, **kwargs)
         known = [_known(arg) for arg in args]
         if not any(value is None for value in known):
@@ -70,6 +72,13 @@ def _of_numbers(
         return traced(*args, **kwargs)
 
     return call
+
+
+def _of_arrays(
+    function: Callable[..., Any], traced: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Make a function of points, which may be traced arrays or lists of values."""
+    return lambda *args: (function if first_virtual(args) is None else traced)(*args)
 
 
 def _known(value: Any) -> Any:
@@ -137,7 +146,6 @@ _OWN: dict[str, Callable[..., Any]] = {
     "ceil": _whole(np.ceil),
     "floor": _whole(np.floor),
     "trunc": _whole(np.trunc),
-    "dist": _dist,
     "fsum": lambda values: np.sum(_joined(values)),
     "gcd": lambda *values: reduce(np.gcd, values),
     "hypot": _hypot,

@@ -18,19 +18,19 @@ import numpy as np
 from customop.arrays.array_methods import first_virtual
 from customop.later import later
 
-_known: dict[Any, Callable[..., Any]] = {}
 _read: set[str] = set()
 
 
-def scipy_function(f: Any) -> Any:
-    """Return what stands in for a function of SciPy, or the function."""
+def new_stand_ins() -> dict[Any, Callable[..., Any]]:
+    """Return what stands in for functions of SciPy's modules imported since."""
+    found: dict[Any, Callable[..., Any]] = {}
     for module, names in _STAND_INS.items():
         if module not in _read and module in sys.modules:
             for name, make in names.items():
                 function = getattr(sys.modules[module], name)
-                _known[function] = _of_traced(function, make(name))
+                found[function] = _of_traced(function, make(name))
             _read.add(module)
-    return _known.get(f, f)
+    return found
 
 
 def is_of_scipy(f: Any) -> bool:

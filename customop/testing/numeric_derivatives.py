@@ -444,7 +444,8 @@ def is_level(problem: Problem, direction: Vector, step: float, slopes: Vector) -
 
 def _is_about(found: Vector, slopes: Vector) -> Vector:
     with np.errstate(all="ignore"):
-        return np.abs(found - slopes) <= 0.02 * (np.abs(slopes) + 1e-3)
+        near: Vector = np.abs(found - slopes) <= 0.02 * (np.abs(slopes) + 1e-3)
+    return near
 
 
 def has_ties(problem: Problem) -> bool:

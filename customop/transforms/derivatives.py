@@ -19,6 +19,7 @@ from customop.arrays.nested import (
     unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.contract import copied
 from customop.errors import GradientError, check_function
 from customop.shapes.sizes import product
@@ -101,7 +102,9 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     check_function("linearize", fn)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "linearize", fn
-    call: Callable[..., Any] = fn  # called with tracers, not with the types in Ts
+    call: Callable[..., Any] = entered(
+        fn
+    )  # called with tracers, not with the types in Ts
 
     def arrays(*args: Any) -> Any:
         return map_leaves(_as_array, call(*args))

@@ -28,6 +28,7 @@ from customop.arrays.nested import (
     unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOGRAD, JVP
 from customop.core.contract import JVP_RULE, check_returns
 from customop.core.dispatch import SCALARS
@@ -192,7 +193,7 @@ def push_forward(
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
     ]
     with interpreter:
-        result = fn(*unflatten(structure, tracers))
+        result = entered(fn)(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, title)
     check_outputs(*flatten(out), title)
     value = map_leaves(interpreter.take_out, out)

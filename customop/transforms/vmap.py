@@ -13,6 +13,7 @@ import numpy as np
 from customop.arrays.kinds import check_own_rules, is_array
 from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.interpreter import current_mode, explain_read_only, given_by_name
 from customop.core.table import RuleTable
 from customop.core.tracer import frozen
@@ -138,7 +139,8 @@ def vmap(
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
-        run: Any = random_draws.drawing_rows(fn) if is_different else fn
+        plain = entered(fn)
+        run: Any = random_draws.drawing_rows(plain) if is_different else plain
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]

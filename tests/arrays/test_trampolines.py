@@ -269,8 +269,8 @@ def test_operators_in_place_that_are_hooked() -> None:
     counts = Seeing()
     assert copied(fn, counts)(2, SimpleNamespace(value=1)) == expected
     assert total == 4
-    # Not the attribute, nor the value with a branch inside.
-    assert holders == [[], [list], [list], [list], [], []]
+    # Not the variable of the outer function, the attribute, or the value with a branch.
+    assert holders == [[], [list], [list], [list], []]
     assert counts.puts == 3
 
     class Replacing(Counts):

@@ -294,6 +294,7 @@ def test_closures_over_outer_values() -> None:
 # ---- law 7: no leaks into NumPy ----
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
@@ -486,6 +487,7 @@ def test_a_traced_value_is_not_written_into_an_array(transform: str, put: Any) -
     np.testing.assert_array_equal(target, np.zeros(3))
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
 def test_out_of_numpy_refuses_traced_values(transform: str) -> None:
     """`out=` and `+=` on an array outside refuse traced values, too."""

@@ -13,6 +13,7 @@ import numpy as np
 from customop.compiling.native_backend.iteration import (
     LoopAxis,
     merged_axes,
+    result_strides,
     strides_within,
 )
 from customop.compiling.native_backend.memory import address_of
@@ -222,11 +223,14 @@ def matmul(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
         if x.dtype != dtype and not x.flags.c_contiguous:
             raise NotNative("a product of operands that are cast, not in C order")
     a, b = plan.cast(a, dtype), plan.cast(b, dtype)
-    found = plan.result(node, plan.shape_of(node), dtype)
-    if not found.ndim:
-        plan.scalars.add(node)
     rows = a if a.ndim > 1 else a[None, :]
     columns = b if b.ndim > 1 else b[:, None]
+    shape = plan.shape_of(node)
+    count = len(shape) - (a.ndim > 1) - (b.ndim > 1)
+    plan.take_new(
+        node, *plan.new(shape, dtype, _product_strides(shape, count, rows, columns))
+    )
+    found = plan.arrays[node]
     n, k = rows.shape[-2:]
     m = columns.shape[-1]
     steps = [
@@ -261,6 +265,19 @@ def matmul(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
     if not plan.program.is_exact:
         inner, places, product = near_product(inner, product, dtype.char, places)
     plan.table.emit(inner, places, product.dims, product.strides, product.outer)
+
+
+def _product_strides(
+    shape: tuple[int, ...], count: int, rows: AnyArray, columns: AnyArray
+) -> tuple[int, ...] | None:
+    """Return the strides of products, whose first axes lie as those of the operands."""
+    core = prod(shape[count:]) * rows.itemsize
+    stacks = [x[..., 0, 0] for x in (rows, columns) if x.ndim > 2]
+    lead = result_strides(shape[:count], core, stacks) if stacks else None
+    if lead is None:
+        return None
+    ends = [prod(shape[i + 1 :]) * rows.itemsize for i in range(count, len(shape))]
+    return (*lead, *ends)
 
 
 def outer_product(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:

@@ -25,7 +25,7 @@ from customop.compiling.native_backend.ufunc_loops import NotNative, WholeGraph
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.transforms.trace.graph_tracer import assign
 
-# Bytes of an argument from which it matters that only a part of it is written.
+# Bytes of an argument from which a copy of it takes longer than calls of Python.
 _LARGE: Final = 1 << 17
 
 
@@ -50,6 +50,10 @@ def assigned(plan: TablePlan, node: Node, target: AnyArray, value: AnyArray) -> 
         place = plan.arrays[source]
         if key is not None:
             place = place[(*basic_key(key), ...)]
+        elif place.nbytes > _LARGE:
+            raise WholeGraph(
+                "a large argument is written, which NumPy's code does in it"
+            )
         _write_last(plan, given, part, place)
     plan.arrays[node] = None
 

@@ -34,6 +34,7 @@ from customop.arrays.nested import (
     structure_text,
     unflatten,
 )
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import GradCall, GradRule, check_has_gradient
 from customop.core.contract import copied
 from customop.core.rule_kind import Definition
@@ -468,7 +469,7 @@ def _value_and_grad_of(
             return carried(value_and_grad_of, args, kwargs)  # type: ignore[no-any-return]  # a pair
         with interpreter:
             if is_alone:
-                result = fn(*given)
+                result = entered(fn)(*given)
             else:
                 result = call_reading(fn, interpreter.describe, args, kwargs, at, given)
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
@@ -688,7 +689,7 @@ def pull_back(
     # Taken before the call, which may write its arguments.
     starts = [tracer.node for tracer in tracers]
     with interpreter:
-        result = fn(*unflatten(structure, tracers))
+        result = entered(fn)(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
     check_outputs(out_leaves, out_structure, "vjp")
@@ -763,7 +764,7 @@ class _Native(GradRule):
             )
         positional, keywords = op.schema.split(values)
         with inner:
-            out = op.definition.fn(*positional, **keywords)
+            out = entered(op.definition.fn)(*positional, **keywords)
         node = call.node()
         node.node_inputs = [emptied(value) for value in call.values]
         node.node_ends = [end_of(leaf, inner) for leaf in flat(out)]

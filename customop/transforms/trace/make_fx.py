@@ -15,6 +15,7 @@ from customop.arrays.array import strides_of
 from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
+from customop.arrays.stand_ins import entered
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
@@ -537,9 +538,8 @@ class _Capture:
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
-            out = with_generators(self.fn, self.trace.generator_of)(
-                *positional, **named
-            )
+            run = entered(with_generators(self.fn, self.trace.generator_of))
+            out = run(*positional, **named)
             if self.keeps_containers:
                 self._check_containers(given, flatten((positional, named)), in_spec)
             return out

@@ -117,7 +117,12 @@ def _heading(text: str, line: str) -> tuple[str, ...]:
 def _entry(name: str) -> Iterator[str]:
     value = _value(name)
     if name in _VALUES:
-        yield from (f".. py:data:: {name.rpartition('.')[2]}", "", f"   {_VALUES[name]}", "")
+        yield from (
+            f".. py:data:: {name.rpartition('.')[2]}",
+            "",
+            f"   {_VALUES[name]}",
+            "",
+        )
         return
     if not inspect.isclass(value):
         directive = "autofunction" if inspect.isroutine(value) else "autodata"

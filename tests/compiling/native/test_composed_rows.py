@@ -101,3 +101,19 @@ def test_no_number_beyond_an_integer_is_lost() -> None:
     x = np.array([-128, -1, 127], np.int8)
     compiled = co.compile(fn, backend="native")
     assert observe(compiled, [x]) == observe(fn, [x])
+
+
+def test_products_of_stacks_lie_as_the_stacks() -> None:
+    """The first axes of a product are in the order of those of the operands."""
+    random = np.random.default_rng(2)
+    a = random.normal(size=(5, 3, 4, 2)).transpose(1, 0, 2, 3)
+    fns: list[Function] = [
+        lambda x: x @ x.swapaxes(-1, -2),
+        lambda x: x @ x[0, 0].T,
+        lambda x: x @ x[0, 0, 0],
+        lambda x: x[:, :, 0, None] @ x.swapaxes(-1, -2),
+    ]
+    for fn in fns:
+        compiled = co.compile(fn, backend="native")
+        assert observe(compiled, [a]) == observe(fn, [a])
+        assert "call:" not in str(compiled.explain())

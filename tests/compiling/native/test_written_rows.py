@@ -146,6 +146,15 @@ def test_places_outside_are_numpys_error() -> None:
         compiled(x, np.array([0, 3]))
 
 
+def test_a_large_argument_is_written_by_numpys_code() -> None:
+    """It writes in place, where a table would copy the new value of the argument."""
+    compiled = co.compile(_add, backend="native")
+    x, v = np.zeros(100_000), np.ones(100_000)
+    assert np.array_equal(compiled(x, v), np.full(100_000, 2.0))
+    assert np.array_equal(x, v)
+    assert "NumPy code" in str(compiled.explain())
+
+
 def _nbytes(compiled: Any) -> int:
     found = re.search(r"table of \d+ rows, (\d+) bytes", str(compiled.explain()))
     assert found is not None
