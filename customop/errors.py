@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import (
     CodeType,
@@ -150,6 +150,10 @@ class GraphError(CustomOpError, ValueError):
 
 class GuardError(CustomOpError, ValueError):
     """A captured graph is called with other arguments than it was made for."""
+
+
+class GuessError(GuardError):
+    """A graph was made for other values: a dtype or shape would not be NumPy's."""
 
 
 class OpCheckError(CustomOpError, AssertionError):
@@ -315,11 +319,34 @@ def check_flag(name: str, value: object) -> None:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Write `` (did you mean 'near'?)``, or nothing if no known name is near."""
     names = list(known)
+    if len(names) > _MANY:
+        names = _likely(name, names)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
     # A longer word for the same: grad for gradient.
     near = near or [k for k in names if len(k) > 3 and name.startswith(k)]
     near = near or difflib.get_close_matches(name, names, n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+# So many names are compared with each, which takes 3 us for a name.
+_MANY = 1000
+
+
+def _likely(name: str, names: Sequence[str]) -> list[str]:
+    """Return the names one edit away; else the start of `name`, or some as long as it."""
+    letters = "abcdefghijklmnopqrstuvwxyz_0123456789"
+    places = [(name[:i], name[i:]) for i in range(len(name) + 1)]
+    edits = {a + b[1:] for a, b in places}
+    edits |= {a + b[1::-1] + b[2:] for a, b in places}
+    edits |= {
+        f"{a}{c}{b[skip:]}" for a, b in places for c in letters for skip in (0, 1)
+    }
+    found = edits.intersection(names) or {a for a, _ in places}.intersection(names)
+    if found:
+        return sorted(found, key=lambda k: (-len(k), k))
+    length = len(name)
+    near = [k for k in names if -3 < len(k) - length < 3 and k[:1] == name[:1]]
+    return near[:_MANY]
 
 
 def caret(text: str, fragment: str, start: int = 0) -> str:

@@ -186,7 +186,10 @@ def _settings_stay() -> Iterator[None]:
             setattr(co.config, name, value)
 
 
-_SETTINGS = ("checks", "sample_checks", "on_failure")
+_SETTINGS = (
+    *("aliasing", "check_nans", "checks", "compile_threads", "on_failure"),
+    "sample_checks",
+)
 # On a busy machine, checks of fast operators must not run out of time.
 co.config.opcheck_seconds = 200.0
 

@@ -471,6 +471,18 @@ def scan(
     (np.float64(6.0), array([0., 2., 9.]))
     >>> co.grad(lambda x: co.scan(step, 0.0, x)[1].sum())(np.array([1.0, 2.0, 3.0]))
     array([5., 4., 3.])
+
+    From the last row to the first, and steps without rows:
+
+    >>> co.scan(step, 0.0, np.array([1.0, 2.0, 3.0]), reverse=True)
+    (np.float64(6.0), array([5., 6., 0.]))
+    >>> co.scan(lambda x, _: (x / 2, x), 8.0, None, length=3)
+    (1.0, array([8., 4., 2.]))
+
+    A gradient that keeps only the carries, and runs each step again:
+
+    >>> co.grad(lambda x: co.scan(step, 0.0, x, checkpoint=True)[0])(np.ones(2))
+    array([1., 1.])
     """
     check_function("scan", f)
     f = entered(f)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from customop.arrays.kinds import FAKE
 from customop.config import config
@@ -97,6 +97,9 @@ class Operator(OperatorMethods, Generic[P, R]):
     >>> op
     <Operator doc::sin(Array x) -> Array>
     """
+
+    # Whether operators without a call of their own are of this class.
+    is_shared: ClassVar[bool] = True
 
     __name__: str
     __wrapped__: Callable[P, R]
@@ -195,6 +198,12 @@ class Operator(OperatorMethods, Generic[P, R]):
     def _compile(self) -> Callable[..., Any]:
         made = self._generate()
         vars(self).update(call=made.call, run=made.run, _source=made.text)
+        if type(self).is_shared:
+            # A class of its own, since Python asks the class for the call. Operators that
+            # are never called save its 2.4 KB.
+            names = {"__doc__": f"The class of {self.qualname}.", "is_shared": False}
+            name = self.qualname.partition("::")[2]
+            object.__setattr__(self, "__class__", type(name, (type(self),), names))
         type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]  # generated
         self.route()
         return self.call

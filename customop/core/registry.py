@@ -12,12 +12,13 @@ import weakref
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from customop.arrays.kinds import DEFAULT
 from customop.arrays.numpy_functions import load_all, load_namespace, load_operator
 from customop.config import config
 from customop.core.codegen import RESERVED
+from customop.core.collector import grow
 from customop.core.operator import Operator
 from customop.core.registration import Registration, register, table_kernel
 from customop.core.rule_kind import COMPOSITE, Definition, Row, same_place
@@ -258,18 +259,21 @@ def _second(old: Definition, new: Definition) -> RegistrationError:
     )
 
 
-def new_operator(definition: Definition) -> Operator[..., Any]:
-    """Make an operator, in a class of its own; it is not found by its name yet."""
-    names = {
-        # help() shows the text of the operator only if its class has another one.
-        "__doc__": f"The class of {definition.qualname}.",
-        "__reduce__": _reduce,
+class _Found(Operator[..., Any]):
+    """The class of an operator that is found by its name, until its first call."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduce(self)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
         # dask names the result of a call after it.
-        "__dask_tokenize__": lambda op: (op.qualname, recipes.token_of(op)),
-    }
-    cls = type(definition.qualname.partition("::")[2], (Operator,), names)
-    op: Operator[..., Any] = cls(definition)
-    return op
+        return (self.qualname, recipes.token_of(self))
+
+
+def new_operator(definition: Definition) -> Operator[..., Any]:
+    """Make an operator; it is not found by its name yet."""
+    grow()
+    return _Found(definition)
 
 
 def _reduce(op: Operator[..., Any]) -> tuple[Any, ...]:
@@ -459,6 +463,9 @@ def check_name(what: str, name: object) -> None:
     )
 
 
+_NO_TAGS: Final[frozenset[Tag]] = frozenset()
+
+
 def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
     """Return the tags of an operator as a set; raise for anything else."""
     listed = items_of(tags)
@@ -472,7 +479,7 @@ def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
                 do=f"use one of {', '.join(str(t) for t in Tag)}",
                 op=name,
             )
-    return frozenset(found)
+    return frozenset(found) if found else _NO_TAGS
 
 
 config.on_change(tables_changed)

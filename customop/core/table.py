@@ -5,7 +5,7 @@ from __future__ import annotations
 from _thread import RLock  # `threading` takes 0.5 ms more to import
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -111,6 +111,10 @@ class _NewPlans:
         return self if table is None else vars(table).setdefault("plans", Plans())
 
 
+# One object for all tables: an empty set takes 216 bytes.
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
 class RuleTable:
     """The schema of an operator and its rules, from which a call picks one.
 
@@ -177,7 +181,7 @@ class RuleTable:
         changing.count += 1
         namespace, _, rest = definition.qualname.partition("::")
         name, _, overload = rest.partition(".")
-        nobody: frozenset[str] = frozenset()
+        nobody = _NOBODY
         # All at once: users may not assign some of these, so each assignment costs a test.
         vars(self).update(
             definition=definition,
@@ -403,8 +407,7 @@ class RuleTable:
 
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again."""
-        nobody: frozenset[str] = frozenset()
-        vars(self).update(proven=nobody, sampled=nobody, copied=nobody)
+        vars(self).update(proven=_NOBODY, sampled=_NOBODY, copied=_NOBODY)
 
     def redraw(self) -> None:
         """Follow a change of `config.sample_checks`, if calls are generated."""

@@ -9,6 +9,7 @@ from keyword import iskeyword
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from customop.arrays.nested import flat
+from customop.core.collector import grow
 from customop.core.contract import owner
 from customop.core.table import RuleTable
 from customop.errors import GraphError, counted, shown
@@ -423,6 +424,7 @@ class Graph:
         """Put a new node at the place for new ones."""
         node.link(self._before)
         self.count += 1
+        grow()
 
     def placeholder(self, name: str, val: Any = None) -> Node:
         """Add an input.

@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from customop.arrays.nested import Structure, flatten, show, unflatten
+from customop.core.collector import patient
 from customop.core.registry import find_operator
 from customop.core.table import RuleTable
 from customop.errors import (
@@ -292,7 +293,7 @@ def load_graph(
             do="pass a whole number, such as limit=2**30",
         )
     try:
-        with reading(source, limit) as archive:
+        with patient(), reading(source, limit) as archive:
             document = _read_json(archive, limit)
             outside = _find_weights(document, source, weights)
             return _Loader(document, archive, outside).load()

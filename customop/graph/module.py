@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
 from customop.arrays.nested import Structure, flatten, show, unflatten
+from customop.core.collector import patient
 from customop.errors import ArgumentError, GuardError, counted
 from customop.graph.code_parts import Pack, Unpack, packer, unpacker
 from customop.graph.graph import Graph
@@ -215,7 +216,9 @@ class GraphModule:
         self._unpack = self._take = self._pack = None
 
     def _compiled(self) -> Replay | GivenCode:
-        if self._replay is None:
+        if self._replay is not None:
+            return self._replay
+        with patient():
             self.graph.lint()
             inputs = self.inputs
             self._count = len(inputs)
@@ -228,7 +231,7 @@ class GraphModule:
             if self.out_spec is not None and self._pack is None:
                 self._pack = packer(self.out_spec, f"result of {self.__name__}")
             self._replay = compile_graph(self.graph, title, self.place)
-        return self._replay
+            return self._replay
 
     def _is_flat_spec(self) -> bool:
         """Return whether each input is one positional argument."""

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from customop.arrays.nested import Structure, unflatten
+from customop.core.collector import patient
 from customop.core.table import CallWriter, RuleTable
 from customop.errors import GraphFileError
 from customop.graph.files.archive import (
@@ -48,9 +49,10 @@ def save(
 ) -> None:
     """Write a graph to a file: see `GraphModule.save`."""
     document = _Document(outside=weights is not None)
-    document.add_graph(module)
-    document.check_writes()
     with ExitStack() as stack:
+        stack.enter_context(patient())
+        document.add_graph(module)
+        document.check_writes()
         if weights is not None:
             document.weights = Path(weights).name
             file = stack.enter_context(replacing(weights))

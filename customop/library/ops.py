@@ -341,7 +341,8 @@ def unknown_operator(qualname: str, known: Iterable[str]) -> UnknownNameError:
     Names in `known` may have the namespace too.
     """
     namespace, _, name = qualname.partition("::")
-    names = [other.removeprefix(f"{namespace}::") for other in known]
+    prefix = f"{namespace}::"
+    names = [other.removeprefix(prefix) for other in known]
     return _unknown("operator", f"ops.{namespace}.{name}", name, names)
 
 

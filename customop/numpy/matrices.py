@@ -20,6 +20,7 @@ from customop import (
     GradientError,
     Operator,
     ShapeError,
+    Tracer,
     custom_op,
     fake_like,
     register_numpy_function,
@@ -30,6 +31,7 @@ from customop.numpy.arguments import (
     as_scalar,
     broadcast,
     dtype_of,
+    is_one,
     list_of_ints,
     product,
     shape_of,
@@ -345,8 +347,15 @@ def _no_axes() -> ShapeError:
     )
 
 
-def _first_grad(g: Any, x2: Any) -> Any:
-    """Return the gradient of the first factor, not yet summed over broadcast axes."""
+def _first_grad(g: Any, x2: Any, x1_shape: Any) -> Any:
+    """Return the gradient of the first factor, not yet summed over broadcast axes.
+
+    That of one matrix for a stack of others is one product, summed over the stack: a
+    stack of products, summed later, would take memory for each of them.
+    """
+    if x2.ndim > 2 and len(x1_shape) == 2:
+        stack = range(x2.ndim - 2)
+        return np.tensordot(g, x2, ([*stack, g.ndim - 1], [*stack, x2.ndim - 1]))
     if x2.ndim == 1:
         return np.expand_dims(g, -1) * x2
     if g.ndim < x2.ndim:  # the first factor is a vector
@@ -357,7 +366,10 @@ def _first_grad(g: Any, x2: Any) -> Any:
 
 
 def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
-    """Return the gradient of the second factor, not yet summed over broadcast axes."""
+    """Return the gradient of the second factor, as `_first_grad` that of the first."""
+    if x1.ndim > 2 and len(x2_shape) == 2:
+        axes = [*range(x1.ndim - 1)]
+        return np.tensordot(x1, g, (axes, axes))
     if x1.ndim == 1:
         is_vector = len(x2_shape) == 1
         return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
@@ -373,17 +385,29 @@ register_bilinear(matmul, _first_grad, _second_grad, product=np.matmul)
 
 @matmul.register_vmap
 def _(info: Any, in_dims: Any, x1: Any, x2: Any) -> Any:
-    """Make rows matrices, since NumPy pairs batches of matrices."""
+    """Make rows matrices, since NumPy pairs batches of matrices.
+
+    Vectors that meet one matrix are the rows of a matrix: one product in the place of
+    many. BLAS may add in another order then, so the last bits are not those of the
+    products of single rows.
+    """
     dim1, dim2 = in_dims
-    if 0 in (x1.ndim - (dim1 is not None), x2.ndim - (dim2 is not None)):
+    rank1, rank2 = x1.ndim - (dim1 is not None), x2.ndim - (dim2 is not None)
+    if 0 in (rank1, rank2):
         raise _no_axes()
-    if dim2 is None and len(x2.shape) <= 2:
-        # The rows are further rows of a matrix: one product in the place of many.
-        return np.matmul(x1 if dim1 == 0 else np.moveaxis(x1, dim1, 0), x2), 0
-    is_vector1 = x1.ndim - (dim1 is not None) == 1
-    is_vector2 = x2.ndim - (dim2 is not None) == 1
-    a = x1 if dim1 is None else np.moveaxis(x1, dim1, 0)
-    b = x2 if dim2 is None else np.moveaxis(x2, dim2, 0)
+    a = x1 if not dim1 else np.moveaxis(x1, dim1, 0)
+    b = x2 if not dim2 else np.moveaxis(x2, dim2, 0)
+    if dim2 is None and rank2 <= 2:
+        if rank1 == 2 and rank2 == 2 and is_one(a.shape[1]):
+            return np.expand_dims(np.matmul(np.squeeze(a, 1), b), 1), 0
+        return np.matmul(a, b), 0
+    # Factors change places, which objects may not allow.
+    if dim1 is None and rank1 <= 2 and dtype_of(a).kind != "O":
+        if rank2 == 1:
+            return np.matmul(b, transposed(a) if rank1 == 2 else a), 0
+        if rank1 == 2 and rank2 == 2 and is_one(b.shape[2]):
+            return column(np.matmul(np.squeeze(b, 2), transposed(a))), 0
+    is_vector1, is_vector2 = rank1 == 1, rank2 == 1
     a = np.expand_dims(a, -2) if is_vector1 else a
     b = np.expand_dims(b, -1) if is_vector2 else b
     rank = max(a.ndim - (dim1 is not None), b.ndim - (dim2 is not None))
@@ -539,7 +563,31 @@ def _(a: Any, b: Any, out: None = None) -> Any:
         found = np.multiply(a, b)
         is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
         return np.copy(found, order="C") if is_by_blas else found
+    a, b = _for_blas(a), _for_blas(b)
     return matmul(a, b) if ndim <= 2 else tensordot.run(a, b, [-1], [-2])
+
+
+def _for_blas(x: Any) -> Any:
+    """Return an operand of np.dot, which copies what runs backwards or stays in place.
+
+    np.matmul adds up such vectors in another order.
+    """
+    below = x
+    while isinstance(below, Tracer):
+        below = below.below
+    flags = getattr(below, "flags", None)
+    if flags is None:
+        strides = getattr(below, "strides", ())
+    elif flags.forc:  # as usual
+        return x
+    else:
+        strides = below.strides
+    if len(strides) != len(x.shape) or dtype_of(x) not in _OF_BLAS:
+        return x
+    is_bad = any(
+        s <= 0 for s, n in zip(typical(strides), typical(x.shape), strict=True) if n > 1
+    )
+    return np.copy(x, order="C") if is_bad else x
 
 
 @register_numpy_function(np.inner)

@@ -150,6 +150,11 @@ def jvp(
     >>> import numpy as np, customop as co
     >>> co.jvp(np.sin, (np.zeros(2),), (np.array([1.0, 3.0]),))
     (array([0., 0.]), array([1., 3.]))
+
+    Several arguments, and something that is not differentiated:
+
+    >>> co.jvp(lambda x, k: (k * x, "aux"), (3.0, 2.0), (1.0, 10.0), has_aux=True)
+    (np.float64(6.0), np.float64(32.0), 'aux')
     """
     check_function("jvp", fn)
     return push_forward("jvp", fn, primals, tangents, has_aux)

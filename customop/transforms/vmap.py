@@ -111,6 +111,8 @@ def vmap(
     array([30., 41., 52.])
     >>> co.vmap(lambda p, k: p["x"] * k, in_dims=({"x": 0}, None))({"x": x}, 2.0).shape
     (2, 3)
+    >>> co.vmap(np.cumsum, out_dims=1)(x).shape  # the batch last
+    (3, 2)
 
     Two rows at a time, and random numbers of each row:
 
@@ -120,6 +122,11 @@ def vmap(
     >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="different")
     >>> bool(noisy(np.zeros(2))[0] == noisy(np.zeros(2))[1])
     False
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="same")
+    >>> shifted = noisy(np.zeros(2))
+    >>> bool(shifted[0] == shifted[1])
+    True
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")

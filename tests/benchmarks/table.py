@@ -25,6 +25,7 @@ __all__ = [
     "ratio",
     "read_json",
     "show_time",
+    "shown",
     "this_run",
     "today",
 ]
@@ -59,13 +60,13 @@ class Limit:
             return None
         return ours / other if self.form == "ratio" else ours - other
 
-    def show(self, value: float | None) -> str:
+    def show(self, value: float | None, unit: str = "s") -> str:
         """A value of this form, as it is printed."""
         if value is None:
             return ""
         if self.form == "ratio":
             return f"{value:.3g} x"
-        return f"{show_time(value)} over" if self.form == "over" else show_time(value)
+        return f"{show_time(value)} over" if self.form == "over" else shown(value, unit)
 
 
 def ratio(against: str, most: float | None) -> Limit:
@@ -113,11 +114,11 @@ class Row:
         against = self.limit.against
         if against and self.other is not None:
             against = f"{against} {self._show(self.other)}"
-        measured = self.limit.show(self.value)
+        measured = self.limit.show(self.value, self.unit)
         if self.value is None:
             measured = f"not measured: {against} is not installed"
         others = ", ".join(f"{name} {show_time(t)}" for name, t in self.others.items())
-        budget = self.limit.show(self.limit.most)
+        budget = self.limit.show(self.limit.most, self.unit)
         cells = (self.what, self._show(self.ours), against, measured)
         return (*cells, budget, self.met, others)
 
@@ -131,7 +132,12 @@ class Row:
             yield (*head, "", "", "")
 
     def _show(self, value: float) -> str:
-        return show_time(value) if self.unit == "s" else f"{value / 1e6:.3g} MB"
+        return shown(value, self.unit)
+
+
+def shown(value: float, unit: str) -> str:
+    """A time in seconds, or memory in bytes, with a unit that fits."""
+    return show_time(value) if unit == "s" else f"{value / 1e6:.3g} MB"
 
 
 def show_time(seconds: float) -> str:

@@ -129,6 +129,26 @@ def test_near_names_are_offered(name: str, hint: str) -> None:
     assert did_you_mean(name, known) == hint
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("op1234x", " (did you mean 'op1234'?)"),
+        ("po1234", " (did you mean 'op1234'?)"),
+        ("op4999", " (did you mean 'op999'?)"),
+        ("oq1234", " (did you mean 'op1234'?)"),
+        ("opp1234", " (did you mean 'op1234'?)"),
+        ("op2999_backward", " (did you mean 'op2999'?)"),
+        ("gradeint_of", " (did you mean 'gradient_of'?)"),
+        ("gardientof", " (did you mean 'gradient_of'?)"),
+        ("zzz", ""),
+    ],
+)
+def test_near_names_among_many(name: str, hint: str) -> None:
+    """Among thousands of names, one that is one edit away is found, or a similar one."""
+    known = [f"op{i}" for i in range(3000)] + ["gradient_of"]
+    assert did_you_mean(name, known) == hint
+
+
 def test_names_stand_in_quotes() -> None:
     """Names are quoted and separated by commas."""
     assert quoted(["a", 1]) == "'a', '1'"

@@ -510,6 +510,7 @@ def test_out_of_numpy_refuses_traced_values(transform: str) -> None:
 # ---- memory and depth ----
 
 
+@pytest.mark.exhaustive
 def test_a_long_chain_needs_no_recursion() -> None:
     """A chain of 100,000 operators has the gradient of the product it computes."""
 

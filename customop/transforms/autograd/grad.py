@@ -406,6 +406,16 @@ def value_and_grad(
     >>> import numpy as np, customop as co
     >>> co.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
+
+    By two arguments, with more than the value returned:
+
+    >>> def loss(w, b, x):
+    ...     y = w * x + b
+    ...     return np.sum(y**2), {"y": y}
+    >>> step = co.value_and_grad(loss, argnums=(0, 1), has_aux=True)
+    >>> (value, aux), (dw, db) = step(2.0, 1.0, np.array([0.0, 1.0]))
+    >>> float(value), aux["y"], float(dw), float(db)
+    (10.0, array([1., 3.]), 6.0, 8.0)
     """
     found: Callable[P, tuple[Any, Any]] = wraps(fn)(
         _value_and_grad_of(fn, argnums, has_aux)
@@ -626,6 +636,12 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     >>> y, pullback = co.vjp(np.sin, np.zeros(2))
     >>> pullback(np.ones(2))
     (array([1., 1.]),)
+
+    Several arguments, and something that is not differentiated:
+
+    >>> y, pullback, aux = co.vjp(lambda x, k: (k * x, "aux"), 3.0, 2.0, has_aux=True)
+    >>> pullback(np.float64(10.0)), aux
+    ((np.float64(20.0), np.float64(30.0)), 'aux')
     """
     check_function("vjp", fn)
     interpreter = interpreter_for(subject_of(fn))

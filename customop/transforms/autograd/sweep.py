@@ -12,6 +12,7 @@ from customop.arrays.array import in_byte_order
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, show, steps
 from customop.arrays.numpy_functions import call_numpy
+from customop.core.collector import calmed, grow, last_moment, quicken
 from customop.core.contract import writes
 from customop.core.observe import observed, observers
 from customop.core.rule_makers import Partials, in_dtype
@@ -76,6 +77,9 @@ def sweep(  # noqa: C901, PLR0912  # one frame
         # Drop the names, so that no gradient lives longer than its node needs it.
         node = grad = before = pairs = entry = None
         if not heap:
+            last_moment[0] = grow()
+            if calmed:  # the tape is gone now, or most of it
+                quicken()
             return found
         node, grad = pending.pop(-heappop(heap))
         if node.node_takes_sums:

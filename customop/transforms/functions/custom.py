@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import lru_cache, update_wrapper
 from operator import index
 from types import BuiltinFunctionType, MethodType
@@ -30,6 +29,7 @@ from customop.errors import (
 from customop.shapes.sizes import Symbolic
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import GradInterpreter
+from customop.transforms.autograd.tape import GradTracer
 from customop.transforms.functions.function_calls import (
     Forward,
     FunctionCall,
@@ -225,18 +225,24 @@ class Given:
         return self.results.tree(outputs)
 
 
-@contextmanager
-def unwritten_inputs(table: FunctionTable) -> Iterator[None]:
+class unwritten_inputs:  # noqa: N801  # a function, in a quarter of the time
     """Explain NumPy's error for writing to an argument."""
-    try:
-        yield
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise table.error(
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: FunctionTable) -> None:
+        self.table: FunctionTable = table
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, cls: object, error: object, trace: object) -> None:
+        if not isinstance(error, ValueError) or "read-only" not in str(error):
+            return
+        raise self.table.error(
             ArgumentError,
             " writes its argument in place",
-            f"defined at {table.definition.place}",
+            f"defined at {self.table.definition.place}",
             do="write a copy: x = x.copy()",
             parameter=None,
         ) from error
@@ -261,12 +267,18 @@ class CustomFunction(ABC, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; transforms use its custom rules."""
-        if not any(is_traced(v) for v in flatten((args, kwargs))[0]):
+        leaves = args
+        if kwargs or not _LEAVES.issuperset(map(type, args)):
+            leaves = flatten((args, kwargs))[0]  # type: ignore[assignment]  # a list
+        if not any(map(is_traced, leaves)):
             return self.fn(*args, **kwargs)
         values = self._positional(args, kwargs)
-        at = self._constant_places(len(values))
-        constants = {i: self._constant(values[i], i) for i in at}
-        moving = [value for i, value in enumerate(values) if i not in constants]
+        constants: dict[int, Any] = {}
+        moving = values
+        if self.nondiff_argnums:
+            at = self._constant_places(len(values))
+            constants = {i: self._constant(values[i], i) for i in at}
+            moving = [value for i, value in enumerate(values) if i not in constants]
         given = Given(self.table, moving)
         outputs = enter(self._called(given, constants), given.arrays)
         return given.result(outputs)  # type: ignore[no-any-return]  # as fn
@@ -280,6 +292,8 @@ class CustomFunction(ABC, Generic[P, R]):
 
     def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """Return all arguments by position, because rules take them that way."""
+        if not kwargs and len(args) == _count(self.fn):
+            return list(args)
         signature = _signature(self.fn)
         if signature is None and not kwargs:
             return list(args)
@@ -331,6 +345,21 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(fn)
     except ValueError:
         return None
+
+
+# Classes of arguments without others in them, as most are.
+_LEAVES = frozenset((np.ndarray, GradTracer))
+
+
+@lru_cache(maxsize=256)
+def _count(fn: Callable[..., Any]) -> int | None:
+    """Return how many arguments a function takes, if all may come by position."""
+    signature = _signature(fn)
+    if signature is None:
+        return None
+    given = signature.parameters.values()
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return len(given) if all(p.kind in kinds for p in given) else None
 
 
 def _argnums(title: str, given: Any) -> tuple[int, ...]:
@@ -527,7 +556,8 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
                 bwd, f"bwd returned {seen} for {len(tree)} arguments", _TUPLE
             )
         try:
-            leaves = spread(tuple(grads), tree)
+            is_flat = len(tree) == len(parts.at) and _ARRAY.issuperset(map(type, grads))
+            leaves = grads if is_flat else spread(tuple(grads), tree)
         except ValueError:
             what = "bwd returned gradients that are not nested as the arguments"
             raise self._wrong(bwd, what, _TUPLE) from None
@@ -546,6 +576,7 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
         )
 
 
+_ARRAY = frozenset((np.ndarray,))
 _PAIR = "return (output, residuals)"
 _TUPLE = "return a tuple with a gradient for each argument, None for zero"
 

@@ -48,6 +48,11 @@ function_operators: ModuleType = later(
 # ---- arguments and results as lists of arrays ----
 
 
+_ndarray = np.ndarray
+# The structure of a lone array.
+_LEAF: Structure = flatten(0.0)[1]
+
+
 class Parts:
     """A pytree without its arrays.
 
@@ -65,8 +70,12 @@ class Parts:
     def __init__(self, tree: Any) -> None:
         self.leaves: list[Any]
         self.structure: Structure
+        if type(tree) is _ndarray:  # a tenth of the time
+            self.leaves, self.structure = [tree], _LEAF
+            self.at: list[int] = [0]
+            return
         self.leaves, self.structure = flatten(tree)
-        self.at: list[int] = [i for i, v in enumerate(self.leaves) if is_array(v)]
+        self.at = [i for i, v in enumerate(self.leaves) if is_array(v)]
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -86,6 +95,8 @@ class Parts:
 
     def tree(self, arrays: Sequence[Any]) -> Any:
         """Return the tree with `arrays` in their places."""
+        if self.structure is _LEAF:
+            return arrays[0]
         return unflatten(self.structure, self._placed(self.leaves, arrays))
 
     def beside(self, values: Sequence[Any]) -> Any:
@@ -94,6 +105,8 @@ class Parts:
         It has `values` in the places of arrays (0.0 for None), 0.0 in the places of
         numbers, and None in all others.
         """
+        if self.structure is _LEAF:
+            return 0.0 if values[0] is None else values[0]
         numbers = [_zero(leaf) for leaf in self.leaves]
         given = [0.0 if value is None else value for value in values]
         return unflatten(self.structure, self._placed(numbers, given))
@@ -175,6 +188,8 @@ class FunctionTable(RuleTable):
 
     # The call that the copy belongs to.
     made_for: FunctionCall
+    # The rule of the nodes of all calls.
+    rule: FunctionRule
 
     def __init__(self, title: str, fn: Callable[..., Any]) -> None:
         name = getattr(fn, "__name__", type(fn).__name__)
@@ -188,6 +203,7 @@ class FunctionTable(RuleTable):
                 str(getattr(fn, "__module__", "")),
             )
         )
+        self.rule = FunctionRule(self.definition.place)
 
     def writer(self, args: Sequence[Any], sizes: Any) -> CallWriter:
         """Return the object that writes a call to a graph file; `args` are its node's."""
@@ -214,7 +230,7 @@ class FunctionTable(RuleTable):
         table.invoke = lambda args: enter(fn, args[0])
         where = self.definition.place
         table.rows = {
-            AUTOGRAD: Row(FunctionRule(where), where),
+            AUTOGRAD: Row(self.rule, where),
             VMAP: Row(partial(_by_vmap, fn, top), where),
         }
         if fn.push is not None:
@@ -288,6 +304,9 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
         top = highest(None, inputs)
     if top is None:
         return fn.run(inputs)
+    if type(top) is GradInterpreter and _are_plain(top, inputs):
+        # No other transform sees the call, so it needs no table of its own.
+        return _recorded(fn, fn.table, top, (list(inputs),))  # type: ignore[no-any-return]  # arrays
     op = fn.table.of_call(fn, top)
     if not top.alive:
         raise leaked(op, top)
@@ -298,6 +317,21 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
     finally:
         op.forget_plans()
     return found
+
+
+def _are_plain(top: GradInterpreter, inputs: Arrays) -> bool:
+    """Return whether all inputs are NumPy arrays, or these tracked by one gradient alone."""
+    if observers or not top.alive or top.written_inputs or current_mode.get():
+        return False
+    for value in inputs:
+        below = value
+        if type(value) is GradTracer:
+            if value.interpreter is not top:
+                return False
+            below = value.below
+        if type(below) is not _ndarray:
+            return False
+    return True
 
 
 def _is_stopped(top: Interpreter) -> bool:
@@ -441,6 +475,12 @@ def _plan(
     """Run a call under reverse mode, and record what its backward pass needs."""
     op = table()
     assert op is not None  # it is being called
+    return _recorded(fn, op, interpreter, args)
+
+
+def _recorded(
+    fn: FunctionCall, op: FunctionTable, interpreter: GradInterpreter, args: Any
+) -> Any:
     call = TrackedCall(interpreter, op, FunctionNode, args)
     inputs = call.values[0]
     if not call.edges:
@@ -455,7 +495,7 @@ def _plan(
             raise
         return enter(*opened)
     node: Any = call.node()
-    node.node_op, node.node_rule = op, op.rows[AUTOGRAD].fn
+    node.node_op, node.node_rule = op, fn.table.rule
     node.node_call, node.node_rest, node.node_top = fn, found.rest, interpreter
     node.saved_arrays = tuple(frozen(v) for v in found.saved)
     return call.track(node, list(found.outputs))
