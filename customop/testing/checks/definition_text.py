@@ -17,8 +17,8 @@ import numpy as np
 from customop.arrays.kinds import CPU, DEFAULT, FAKE
 from customop.arrays.python_text import PythonText
 from customop.core.builtin_kinds import AUTOGRAD, JVP, SAMPLE_INPUTS, VMAP
+from customop.core.code_names import all_names_in
 from customop.core.operator import Operator
-from customop.core.reach import all_names_in
 from customop.errors import SchemaError, is_ours
 from customop.schema.schema import Schema
 
