@@ -70,7 +70,7 @@ def test_the_remainder_is_that_of_the_nearest_quotient(x: float, y: float) -> No
     """`np.remainder` is another function."""
     fn = co.traceable(lambda v: math.remainder(v, y))
     expected = math.remainder(x, y)
-    found = co.vmap(fn)(np.array([x]))
+    found: Any = co.vmap(fn)(np.array([x]))
     assert (found[0], np.signbit(found[0])) == (expected, np.signbit(expected))
 
 
