@@ -181,6 +181,7 @@ __all__ = [
     "stop_gradient",
     "traceable",
     "tree",
+    "ufunc_from_loops",
     "value_and_grad",
     "variable",
     "vjp",
@@ -215,6 +216,7 @@ _LATER: dict[str, str] = {
     " reuse_buffers",
     "customop.graph.subgraphs": "fuse_nodes inline_graphs split_graph",
     "customop.graph.walk": "walk_graph walk_graph_back",
+    "customop.library.c_loops": "ufunc_from_loops",
     "customop.library.declare": "define get_kernel impl",
     "customop.library.library": "Library",
     "customop.library.register": "register_array_dispatch register_autocast register_fake register_kernel"
@@ -274,6 +276,7 @@ if TYPE_CHECKING:
     )
     from customop.graph.subgraphs import fuse_nodes, inline_graphs, split_graph
     from customop.graph.walk import walk_graph, walk_graph_back
+    from customop.library.c_loops import ufunc_from_loops
     from customop.library.declare import define, get_kernel, impl
     from customop.library.library import Library
     from customop.library.register import (

@@ -48,6 +48,14 @@ class Config:
         Whether each call of an operator, and each backward formula, raises `NanError` if
         its result has nan and nothing that it was given has one. It costs nothing while
         it is False (the default). NumPy on plain arrays is not seen.
+    adapt : bool
+        Whether transforms run a function of plain Python in a copy that takes traced
+        values where NumPy has no hook, as `traceable` does: ``table[i]``,
+        ``np.array([x, y])``, ``math.sin(x)``, ``out[i] = x``. False by default. It is
+        for the function and the Python functions that it calls, but not for those of
+        the standard library, NumPy (but `numpy.polynomial`), JAX, torch, numba,
+        matplotlib and pytest. For those of installed packages it is for calls with
+        traced values.
     compile_threads : int or None
         How many threads run elementwise calls of a compiled function on large arrays,
         with the one that calls it: None (the default) is one for each processor that the
@@ -73,6 +81,7 @@ class Config:
     """
 
     __slots__ = (
+        "_adapt",
         "_aliasing",
         "_check_nans",
         "_checks",
@@ -87,6 +96,7 @@ class Config:
     )
 
     def __init__(self) -> None:
+        self._adapt = False
         self._checks = "first"
         self._aliasing = "error"
         self._share = 0.0
@@ -187,6 +197,20 @@ class Config:
         self._tell()
 
     @property
+    def adapt(self) -> bool:
+        """Return whether transforms run adapted copies of plain Python."""
+        return self._adapt
+
+    @adapt.setter
+    def adapt(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentError(
+                f"config.adapt is {shown(value)}", do="set it to True or False"
+            )
+        self._adapt = value
+        self._tell()
+
+    @property
     def compile_threads(self) -> int | None:
         """The number of threads for large elementwise calls of a compiled function."""
         return self._compile_threads
@@ -245,6 +269,7 @@ class Config:
     def __repr__(self) -> str:
         names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_failure"]
         names += ["check_nans", "compile_threads", "opcheck_seconds", "opcheck_memory"]
+        names += ["adapt"]
         return f"config({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
 

@@ -152,6 +152,10 @@ class GuardError(CustomOpError, ValueError):
     """A captured graph is called with other arguments than it was made for."""
 
 
+class GuessError(GuardError):
+    """A graph was made for other values: a dtype or shape would not be NumPy's."""
+
+
 class OpCheckError(CustomOpError, AssertionError):
     """A check has found a fault.
 

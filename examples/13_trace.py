@@ -117,7 +117,7 @@ if "--picture" in sys.argv:
     left.plot(calibrate(volts), "o", label="read")
     left.plot(follow[1:], label=f"speed {best:.2f}")
     left.set(xlabel="time", ylabel="degrees")
-    left.legend()
+    left.legend(loc="lower right")
     right.plot(line, errors, color="C2")
     right.set(xlabel="speed", title="misfit, by the graph")
     figure.savefig(sys.argv[-1])

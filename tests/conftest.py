@@ -20,6 +20,25 @@ from tests.browser import chromium, visit
 __all__ = ["chromium", "visit"]
 
 
+# ---- settings ----
+
+
+@pytest.fixture
+def unadapted() -> Iterator[None]:
+    """Let transforms run functions as they are, which refuse traced values in more places."""
+    before, co.config.adapt = co.config.adapt, False
+    yield
+    co.config.adapt = before
+
+
+@pytest.fixture
+def adapted() -> Iterator[None]:
+    """Let transforms run adapted copies of functions of plain code."""
+    before, co.config.adapt = co.config.adapt, True
+    yield
+    co.config.adapt = before
+
+
 # ---- tiers ----
 
 
@@ -167,7 +186,10 @@ def _settings_stay() -> Iterator[None]:
             setattr(co.config, name, value)
 
 
-_SETTINGS = ("checks", "sample_checks", "on_failure")
+_SETTINGS = (
+    *("aliasing", "check_nans", "checks", "compile_threads", "on_failure"),
+    "sample_checks",
+)
 # On a busy machine, checks of fast operators must not run out of time.
 co.config.opcheck_seconds = 200.0
 

@@ -74,8 +74,14 @@ the values are known, and the results are NumPy's. Under `vmap` and for fake arr
   select with `np.where`.
 - `np.trim_zeros` raises an error in both.
 - `np.allclose`, `np.array_equal` and `np.array_equiv` give a bool for each row in place of one.
-- `np.polymul` and `np.polydiv` keep leading zeros, and `np.roots` and `np.poly` of complex zeros
-  give complex numbers. `np.roots` refuses rows that begin with 0.
+- `np.linalg.eig`, `np.linalg.eigvals` (before NumPy 2.5), `np.roots` and `np.poly` give real
+  arrays where all values are real, `np.polymul` and `np.polydiv` leave out leading zeros,
+  `np.linalg.lstsq` gives no residuals for a matrix of low rank, and `np.bincount` may need more
+  than `minlength`. A graph is made for one of these cases, and checks it in each run: `make_fx`
+  follows its example, and the graph raises `GuardError` for values of the other case; a
+  compiled function then runs as it is, and `explain()` says so. Under `vmap` results are real
+  if those of all rows are; polynomials keep leading zeros, and `np.roots` refuses rows that
+  begin with 0.
 - `np.histogram` needs a number of bins or their edges.
 - `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions under `vmap`:
   write `np.where(condition, f(x), g(x))`.

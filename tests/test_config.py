@@ -35,7 +35,8 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
         " sample_seed=None, on_failure='error', check_nans=False,"
-        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824)"
+        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824,"
+        " adapt=False)"
     )
 
 
@@ -79,7 +80,7 @@ def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
     assert str(written.value) == str(read.value)
     assert str(read.value) == (
         "config has no setting 'check' (did you mean 'checks'?)\n"
-        "  do: use one of 'aliasing', 'check_nans', 'checks', 'compile_threads',"
+        "  do: use one of 'adapt', 'aliasing', 'check_nans', 'checks', 'compile_threads',"
         " 'on_failure', 'opcheck_memory', 'opcheck_seconds', 'sample_checks',"
         " 'sample_seed'"
     )

@@ -13,16 +13,16 @@ import customop as co
 from customop.compiling import cupy_backend
 from tests import cupy_double
 
+# A mark of a parameter of a fixture does not put a test into a tier.
+pytestmark = pytest.mark.exhaustive
+
 _numbers = itertools.count()
 X = np.arange(6.0).reshape(2, 3) / 7 + 0.5
 
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("device", marks=pytest.mark.cuda),
-        pytest.param("double", marks=pytest.mark.exhaustive),
-    ],
+    params=[pytest.param("device", marks=pytest.mark.cuda), "double"],
 )
 def cp(request: pytest.FixtureRequest, own_kinds: None) -> Iterator[Any]:
     """The module cupy, and the double of it, which needs no device."""

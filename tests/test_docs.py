@@ -49,7 +49,6 @@ def modules() -> list[Any]:
         ("interop.dask", "dask.array"),
         ("interop.torch", "torch"),
         ("interop.jax", "jax"),
-        ("compiling.numba_backend", "numba"),
         ("interop.xarray", "xarray"),
         ("interop.numba", "numba"),
     ):

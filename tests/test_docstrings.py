@@ -122,6 +122,48 @@ def test_returns_is_there(name: str) -> None:
     assert bool(FunctionDoc(FULL[name])["Returns"]) is gives
 
 
+# Methods of tables, graphs and interpreters have theirs in the docstring of the class.
+FUNCTIONS = {name: value for name, value in FULL.items() if "." not in name} | {
+    f"sizes.{name}": getattr(co.sizes, name)
+    for name in co.sizes.__all__
+    if inspect.isfunction(getattr(co.sizes, name))
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_examples_are_there(name: str) -> None:
+    """Every public function shows a call of it; tests/test_docs.py runs the examples."""
+    assert name.rpartition(".")[2] in "".join(FunctionDoc(FUNCTIONS[name])["Examples"])
+
+
+# Options that most users of a function need.
+MAIN_OPTIONS = {
+    "grad": ("argnums", "has_aux"),
+    "value_and_grad": ("argnums", "has_aux"),
+    "jacrev": ("argnums", "has_aux", "chunk_size"),
+    "jacfwd": ("argnums", "has_aux", "chunk_size"),
+    "hessian": ("argnums",),
+    "vjp": ("has_aux",),
+    "jvp": ("has_aux",),
+    "hvp": ("has_aux",),
+    "vmap": ("in_dims", "out_dims", "randomness", "chunk_size"),
+    "compile": ("backend", "sizes", "fallback"),
+    "make_fx": ("tracing_mode", "sizes", "decompose"),
+    "scan": ("length", "reverse", "checkpoint"),
+    "opcheck": ("test_utils", "raise_exception"),
+    "gradcheck": ("raise_exception", "check_forward_ad", "fast_mode"),
+    "assert_close": ("rtol", "atol", "equal_nan", "check_dtype"),
+}
+
+
+@pytest.mark.parametrize("name", MAIN_OPTIONS)
+def test_examples_of_the_main_options(name: str) -> None:
+    """The examples of a function use its main options."""
+    shown = "".join(FunctionDoc(PUBLIC[name])["Examples"])
+    missing = [option for option in MAIN_OPTIONS[name] if f"{option}=" not in shown]
+    assert missing == []
+
+
 CLASSES = {
     name: value
     for name, value in PUBLIC.items()

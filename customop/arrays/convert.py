@@ -160,6 +160,8 @@ def array(object: Any, dtype: Any = None, *, ndmin: int = 0) -> Array:  # noqa: 
     ...     return co.array([[c, -s], [s, c]]) @ point
     >>> co.jacfwd(rotate)(np.array(0.0), np.array([1.0, 2.0]))
     array([-2.,  1.])
+    >>> co.array([1, 2], dtype=np.float32, ndmin=2)
+    array([[1., 2.]], dtype=float32)
     """
     if not _needs_operators(object):
         return np.array(object, dtype=dtype, ndmin=ndmin)

@@ -318,6 +318,8 @@ def fake_like(
     >>> import numpy as np, customop as co
     >>> co.fake_like(np.zeros((2, 3)), dtype=np.int64)
     FakeArray(i64[2, 3], device='cpu')
+    >>> co.fake_like(np.zeros((2, 3)), (2, 5))
+    FakeArray(f64[2, 5], device='cpu')
     """
     if type(x) is FakeArray and shape is None and device is None:
         own = x.dtype

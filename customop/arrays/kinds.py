@@ -215,7 +215,7 @@ class _Classes(dict[type, ArrayKind | None]):
         # Python's own classes are never arrays; others may be registered later.
         if (
             kind is not None
-            or cls.__module__ == "builtins"
+            or getattr(cls, "__module__", "") == "builtins"  # classes of ctypes lack it
             or issubclass(cls, np.dtype)
         ):
             self[cls] = kind

@@ -7,13 +7,12 @@ Without traced values each operation is what it was.
 
 from __future__ import annotations
 
-import math
+import operator
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial, reduce, wraps
-from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -21,57 +20,120 @@ import numpy as np
 
 from customop.arrays.array_methods import CONVERSIONS, first_virtual, keeping
 from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
+from customop.arrays.math_functions import math_functions
 from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.arrays.refusals import is_installed_at
+from customop.arrays.scipy_functions import is_of_scipy, new_stand_ins
 from customop.arrays.trampolines import Hook, hooked, is_hooked
+from customop.config import config
 from customop.errors import GENERATED
 
 # An argument of the adapted function that runs, of which new arrays are boxes.
 making_like: ContextVar[Any] = ContextVar("making_like", default=None)
 
 
-def adapted(fn: FunctionType) -> FunctionType:
-    """Return a copy of a function, with its globals, cells and names, that is adapted."""
-    code = fn.__code__
-    known: Any = _functions.get(id(fn))
-    # Parts are compared by identity: defaults may be arrays.
-    is_same = known is not None and known[0]() is fn
-    if known is not None and is_same and all(map(is_, known[1], _parts(fn))):
-        found: FunctionType = known[2]
-        return found
-    new = _adapted_code(code)
+def entered(fn: Any) -> Any:
+    """Return what a transform runs in the place of a function: an adapted copy.
+
+    The function itself, if `config.adapt` is off or it is not plain code.
+    """
+    if not _is_on:
+        return fn
+    kind = type(fn)
+    if kind is FunctionType:
+        return _function(fn, is_kept=True)
+    if kind is MethodType:
+        return _method(fn, is_kept=True)
+    return called(fn) if kind is partial else _instance(fn)
+
+
+_is_on: bool = config.adapt
+
+
+def _switch() -> None:
+    global _is_on  # noqa: PLW0603  # read by each call of a transform
+    _is_on = config.adapt
+
+
+config.on_change(_switch)
+
+
+def adapted(fn: FunctionType, *, is_kept: bool = False) -> FunctionType:
+    """Return a copy of a function, with its globals, cells and names, that is adapted.
+
+    Functions inside of others are made again for each call of those, so their copies are
+    kept only where `is_kept` says that the function will be called again.
+    """
+    known = _functions.get(id(fn))
+    if known is not None and known.is_of(fn):
+        return known.made
+    code, defaults, named = fn.__code__, fn.__defaults__, fn.__kwdefaults__
+    new = _adapted_code(code, fn.__globals__)
     if new is code:
         return fn
-    made = FunctionType(
-        new, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
-    )
-    made.__kwdefaults__ = fn.__kwdefaults__
+    made = FunctionType(new, fn.__globals__, fn.__name__, defaults, fn.__closure__)
+    made.__kwdefaults__ = named
     made.__dict__.update(fn.__dict__)
     made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
-    if fn.__closure__ is None:  # functions inside of others are made again each time
-        key = id(fn)
-        kept = weakref.ref(fn, lambda _: _functions.pop(key, None))
-        _functions[key] = kept, _parts(fn), made
+    if fn.__closure__ is None or is_kept:
+        _functions[id(fn)] = _Copied(fn, made)
     return made
 
 
-def _parts(fn: FunctionType) -> tuple[Any, ...]:
-    """Return what a user can replace in a function."""
-    return fn.__code__, fn.__defaults__, fn.__kwdefaults__
+class _Copied:
+    """A function, the parts of it that a user can replace, and its copy."""
+
+    __slots__ = ("_code", "_defaults", "_kept", "_named", "is_user", "made")
+
+    def __init__(self, fn: FunctionType, made: FunctionType) -> None:
+        key = id(fn)
+        # The copy goes with the function, so that its id means no other one.
+        self._kept = weakref.ref(fn, lambda _: _functions.pop(key, None))
+        self._code = fn.__code__
+        self._defaults, self._named = fn.__defaults__, fn.__kwdefaults__
+        self.made: FunctionType = made
+        self.is_user: bool = _owner_of(fn) == "user"
+
+    def is_of(self, fn: FunctionType) -> bool:
+        """Return whether the copy is that of a function as it is now."""
+        # By identity: defaults may be arrays.
+        return (
+            self._code is fn.__code__
+            and self._defaults is fn.__defaults__
+            and self._named is fn.__kwdefaults__
+        )
 
 
-# By identity: the function, its parts, and its copy.
-_functions: dict[int, Any] = {}
 # By identity, since code is equal to that of other files.
+_functions: dict[int, _Copied] = {}
 _codes: dict[int, tuple[Any, CodeType]] = {}
+_owners: dict[int, tuple[Any, str]] = {}
 
 
-def _adapted_code(code: CodeType) -> CodeType:
+def _adapted_code(code: CodeType, names: dict[str, Any]) -> CodeType:
     found = _codes.get(id(code))
     if found is None or found[0]() is not code:
         key = id(code)
         kept = weakref.ref(code, lambda _: _codes.pop(key, None))
-        found = _codes[key] = kept, hooked(code, _CALL, _GET, _PUT)
+        found = _codes[key] = kept, hooked(code, *_HOOKS, _kind_in(names))
     return found[1]
+
+
+def _kind_in(names: dict[str, Any]) -> Callable[[str, str], str]:
+    """Return a function that says what an attribute of a global name is.
+
+    "elementwise" if it is a ufunc of one array, "numpy" if it is another function of
+    NumPy. Names may mean something else later: then a call lacks its hook.
+    """
+
+    def kind(name: str, attribute: str) -> str:
+        module = names.get(name)
+        found = vars(module).get(attribute) if type(module) is ModuleType else None
+        if type(found) not in _OF_NUMPY or found in _MADE_ANEW:
+            return ""
+        return "elementwise" if getattr(found, "nin", 0) == 1 else "numpy"
+
+    return kind
 
 
 # ---- calls ----
@@ -86,13 +148,92 @@ def called(f: Any) -> Any:
 def _instance(f: Any) -> Any:
     """Return what is called in place of an object of another class."""
     call = getattr(type(f), "__call__", None)  # noqa: B004  # the function itself
-    if type(call) is FunctionType and _is_followed(call):
-        return MethodType(adapted(call), f)
+    if type(call) is FunctionType:
+        found = _function(call)
+        return f if found is call else MethodType(found, f)
+    if is_of_scipy(f):
+        _table.update(new_stand_ins())
+        return _table.get(f, f)
     return f
 
 
-def _function(f: FunctionType) -> Any:
-    return adapted(f) if _is_followed(f) else _table.get(f, f)
+def _function(f: FunctionType, *, is_kept: bool = False) -> Any:
+    known = _functions.get(id(f))
+    if known is not None and known.is_user and known.is_of(f):
+        return known.made
+    owner = _owner_of(f)
+    if owner == "user":
+        return adapted(f, is_kept=is_kept)
+    if owner == "other":
+        return _table.get(f, f)
+    # What is made for a traced argument takes traced values.
+    if making_like.get() is None:
+        return partial(_enter, f)
+    return adapted(f)
+
+
+def _owner_of(f: FunctionType) -> str:
+    """Return whose code a function runs: "user", "installed" or "other".
+
+    Calls of others are those of the function itself.
+    """
+    code = f.__code__
+    known = _owners.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    if is_of_scipy(f):
+        _table.update(new_stand_ins())
+    found = "other"
+    if f not in _table and _is_followed(f):
+        found = "installed" if is_installed_at(code.co_filename) else "user"
+    key = id(code)
+    _owners[key] = weakref.ref(code, lambda _: _owners.pop(key, None)), found
+    return found
+
+
+def _enter(f: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of an installed package from the user's code."""
+    like = _like_in((*args, *kwargs.values()))
+    if like is None:
+        return f(*args, **kwargs)
+    token = making_like.set(like)
+    try:
+        return adapted(f)(*args, **kwargs)
+    finally:
+        making_like.reset(token)
+
+
+def _like_in(values: Iterable[Any]) -> Any:
+    """Return a traced value among arguments, or in an object or function of them."""
+    for value in values:
+        like = first_virtual(value)
+        if like is None:
+            like = first_virtual([*_held_by(value)])
+        if like is not None:
+            return like
+    return None
+
+
+def _held_by(value: Any) -> Iterator[Any]:
+    """Yield what a dict, an object, a function or a partial holds itself."""
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, partial):
+        yield from (*value.args, *value.keywords.values(), *_held_by(value.func))
+    elif isinstance(value, MethodType):
+        yield from _held_by(value.__self__)
+    elif isinstance(value, FunctionType):
+        yield from value.__defaults__ or ()
+        for cell in value.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            yield content
+            if not isinstance(content, type | ModuleType):
+                yield from getattr(content, "__dict__", {}).values()
+    elif not isinstance(value, type | ModuleType):
+        yield from getattr(value, "__dict__", {}).values()
 
 
 def _partial(f: partial[Any]) -> Any:
@@ -103,11 +244,12 @@ def _known(f: Any) -> Any:
     return _table.get(f, f)
 
 
-def _method(method: MethodType) -> Any:
+def _method(method: MethodType, *, is_kept: bool = False) -> Any:
     fn = method.__func__
-    if type(fn) is not FunctionType or not _is_followed(fn):
+    if type(fn) is not FunctionType:
         return method
-    return MethodType(adapted(fn), method.__self__)
+    found = _function(fn, is_kept=is_kept)
+    return method if found is fn else MethodType(found, method.__self__)
 
 
 def _builtin(f: Any) -> Any:
@@ -134,11 +276,11 @@ def _class(cls: Any) -> Any:
     if cls in _table:
         return _table[cls]
     init = cls.__init__
-    if type(init) is not FunctionType or not _is_followed(init):
+    if type(init) is not FunctionType or cls.__new__ is not object.__new__:
         return cls
-    if cls.__new__ is not object.__new__:
+    start = _function(init)
+    if start is init:
         return cls
-    start = adapted(init)
 
     def make(*args: Any, **kwargs: Any) -> Any:
         new = object.__new__(cls)
@@ -179,6 +321,35 @@ _FOLLOWED: Final = "numpy.polynomial"
 # ---- subscripts and writes ----
 
 
+class _Calls(Hook):
+    """The hook of calls, in one frame for most of them."""
+
+    __slots__ = ()
+
+    def __matmul__(self, arg: Any) -> Any:
+        if type(arg) is FunctionType:
+            known = _functions.get(id(arg))
+            if known is not None and known.is_user and known.is_of(arg):
+                return known.made
+            return _function(arg)
+        if type(arg) in _OF_NUMPY:
+            return _table.get(arg, arg)
+        handle = _by_class.get(type(arg))
+        return _instance(arg) if handle is None else handle(arg)
+
+
+class _Gets(Hook):
+    """The hook of subscripts, likewise."""
+
+    __slots__ = ()
+
+    def __rmatmul__(self, args: tuple[Any, ...]) -> Any:
+        c, key = args
+        if type(c) is np.ndarray or type(c) in _GRIDS:
+            return _get(c, key)
+        return c[key]
+
+
 def _is_virtual(value: Any) -> bool:
     kind = kind_of[type(value)]
     return kind is TRACED or kind is FAKE_ARRAY
@@ -203,9 +374,19 @@ def _grid(c: Any, key: Any) -> Any:
     items = key if type(key) is tuple else (key,)
     if first_virtual(items) is None or any(type(i) is str for i in items):
         return c[key]
-    join = np.column_stack if c is np.c_ else np.hstack
-    parts = [c[i] if type(i) is slice else _table[np.asarray](i) for i in items]
-    return join(parts)
+    parts, types = [], []
+    for item in items:
+        part = c[item] if type(item) is slice else _table[np.asarray](item)
+        # A number of Python takes the type of the arrays beside it.
+        types.append(item if type(item) in (bool, int, float, complex) else part.dtype)
+        if part.ndim == 0:
+            part = np.reshape(part, (1,))
+        if part.ndim == 1 and c is np.c_:
+            part = np.reshape(part, (-1, 1))
+        parts.append(part)
+    dtype = np.result_type(*types)
+    axis = -1 if c is np.c_ else 0
+    return np.concatenate([part.astype(dtype) for part in parts], axis=axis)
 
 
 def _put(value: Any, c: Any, key: Any) -> Any:
@@ -215,48 +396,79 @@ def _put(value: Any, c: Any, key: Any) -> Any:
     Others would see the write in NumPy, and not in the box, so they refuse it.
     """
     if type(c) is np.ndarray:
-        count = sys.getrefcount(c)
         like = first_virtual(value)
         like = first_virtual(key) if like is None else like
-        is_alone = count <= _references and c.base is None and c.flags.writeable
-        if like is not None and is_alone:
+        if like is not None and sys.getrefcount(c) <= _put_count and _is_own(c):
             c = np.array(c, like=like)
     c[key] = value
     return c
 
 
-_CALL, _GET, _PUT = Hook(called), Hook(_get), Hook(_put)
+def _grow(c: Any, value: Any, *holders: Any) -> tuple[Any, Any]:
+    """Return `value` and what takes the place of `c` in ``c += value``.
+
+    An item of an array is written back after the operator, so that of a plain array may
+    be a box of a copy.
+    """
+    if type(c) is not np.ndarray or not _is_virtual(value):
+        return value, c
+    count = _held_count if holders else _grow_count
+    is_item = len(holders) == 1 and type(holders[0]) is np.ndarray
+    is_item = is_item and c.dtype.kind in "biufc"
+    if is_item or (sys.getrefcount(c) <= count and _is_own(c)):
+        return value, np.array(c, like=value)
+    return value, c
 
 
-def _count_references() -> int:
-    """Return the references that `_put` sees to an array in one local variable.
+def _is_own(c: Any) -> bool:
+    is_writeable = c.base is None and bool(c.flags.writeable)
+    return is_writeable and c.dtype.kind in "biufc"
 
-    Measured, since it depends on the version of Python. 0 where references are not
+
+_HOOKS = _Calls(called), _Gets(_get), Hook(_put), Hook(_grow)
+
+
+def _counts() -> tuple[int, int, int]:
+    """Return the references that the hooks see to an array of one local variable.
+
+    Those that `_put` and `_grow` see, and `_grow` if the array is an item of a list.
+    Measured, since they depend on the version of Python. 0 where references are not
     counted at once, as in builds without the global lock.
     """
-    counts = []
+    counts: list[int] = []
 
-    def count(value: Any, c: Any, key: Any) -> Any:
+    def put(value: Any, c: Any, key: Any) -> Any:
         counts.append(sys.getrefcount(c))
         return c
+
+    def grow(c: Any, value: Any, *holders: Any) -> tuple[Any, Any]:
+        counts.append(sys.getrefcount(c))
+        return value, c
 
     def write() -> None:
         out = np.zeros(1)
         out[0] = 1.0
-        other = out
+        out += 1.0
+        held = [np.zeros(1)]
+        held[0] += 1.0
+        other, more = out, held[0]
         out[0] = 2.0
-        del other
+        out += 1.0
+        held[0] += 1.0
+        del other, more
 
     itself = Hook(lambda f: f)
-    code = hooked(write.__code__, itself, itself, Hook(count))
+    code = hooked(write.__code__, itself, Hook(operator.getitem), Hook(put), Hook(grow))
     if code is write.__code__ or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return 0
+        return 0, 0, 0
     FunctionType(code, globals(), "write", None, write.__closure__)()
-    # An alias must be seen.
-    return counts[0] if len(counts) == 2 and counts[1] == counts[0] + 1 else 0
+    # `held` is written by `put`, too. An alias must be seen.
+    one, two, three, _, *others = counts
+    are_seen = others[:3] == [one + 1, two + 1, three + 1]
+    return (one, two, three) if are_seen else (0, 0, 0)
 
 
-_references: int = _count_references()
+_put_count, _grow_count, _held_count = _counts()
 
 # ---- functions of NumPy and Python that take traced values ----
 
@@ -288,9 +500,18 @@ def _of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(_as_array, args), **kwargs)
+        for value in args:
+            if type(value) in _SEQUENCE:
+                args = (*map(_as_array, args),)
+                break
+        if kwargs:
+            kwargs = {name: _as_array(value) for name, value in kwargs.items()}
+        return function(*args, **kwargs)
 
     return call
+
+
+_SEQUENCE: Final = frozenset((list, tuple))
 
 
 def _as_array(value: Any) -> Any:
@@ -308,16 +529,6 @@ def _of_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
         if type(arrays) in (list, tuple):
             arrays = [*map(_as_array, arrays)]
         return function(arrays, *args, **kwargs)
-
-    return call
-
-
-def _of_numbers(function: Any, ufunc: np.ufunc) -> Callable[..., Any]:
-    """Make a function of `math` that computes traced values by a ufunc."""
-
-    @wraps(function)
-    def call(*args: Any) -> Any:
-        return function(*args) if first_virtual(args) is None else ufunc(*args)
 
     return call
 
@@ -362,6 +573,10 @@ def _finite(a: Any, dtype: Any = None, order: Any = None) -> Any:
     return _table[np.asarray](a, dtype=dtype, order=order)
 
 
+# Their stand-ins do more than take lists.
+_MADE_ANEW: Final = frozenset(
+    (np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+)
 _MAKERS = (
     *("zeros", "empty", "ones", "full", "copy", "array"),
     *("zeros_like", "empty_like", "ones_like", "full_like"),
@@ -372,11 +587,6 @@ _SEQUENCES = (
     *("block", "broadcast_arrays", "choose", "einsum", "gradient", "histogramdd"),
     *("lexsort", "meshgrid", "multi_dot", "piecewise", "select"),
 )
-_OTHER_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "pow": "power"}
-_OTHER_NAMES |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
-_OTHER_NAMES |= {"atan2": "arctan2"}
-# Functions of `math` that give whole numbers, or several.
-_WHOLE = ("ceil", "floor", "frexp", "gcd", "lcm", "ldexp", "modf", "trunc")
 
 
 def _stand_ins() -> dict[Any, Any]:
@@ -386,6 +596,7 @@ def _stand_ins() -> dict[Any, Any]:
         **{f: _of_functions(f) for f in (map, filter, reduce)},
         **{f: _by_key(f) for f in (sorted, max, min)},
         np.asarray_chkfinite: _finite,
+        **math_functions(),
     }
     for module in (np, np.linalg, np.fft):
         for name, function in vars(module).items():
@@ -398,10 +609,6 @@ def _stand_ins() -> dict[Any, Any]:
         kept = keeping(name, function) if name in CONVERSIONS else function
         found[function] = _making(kept) if name in _MAKERS else kept
     found[np.full] = _making(_full)
-    for name, function in vars(math).items():
-        ufunc = getattr(np, _OTHER_NAMES.get(name, name), None)
-        if isinstance(ufunc, np.ufunc) and name not in _WHOLE:
-            found[function] = _of_numbers(function, ufunc)
     return found
 
 

@@ -30,8 +30,11 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
     numbers and so is an error. In the function that is returned, and in those that it
     calls, such conversions keep traced and fake arrays, and ``isinstance(x, np.ndarray)``
     is true of them. ``np.sum([x, y])``, ``math.sin(x)``, ``float(x)``, ``A.dot(x)``,
-    ``table[i]`` and ``np.r_[x, y]`` work on them, and arrays from ``np.zeros``,
-    ``np.empty``, ``np.ones`` and ``np.full`` take them.
+    ``table[i]`` and ``np.r_[x, y]`` work on them. Arrays from ``np.zeros``, ``np.empty``,
+    ``np.ones`` and ``np.full`` take them, as does any array of a local variable that
+    nothing else refers to: ``out[i] = x`` and ``out += x``. SciPy's ``linalg.norm``,
+    ``linalg.solve``, ``fft.fft``, ``spatial.distance.cdist`` and their like, which run
+    code in C, compute by operators instead.
 
     Parameters
     ----------

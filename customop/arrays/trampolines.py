@@ -4,8 +4,9 @@ No instruction moves. One that is to be hooked becomes a jump to a stub behind t
 the code, which does the work and jumps back. So jumps, lines and exception handlers stay
 as they are, and the source is not needed.
 
-A stub calls its hook by an operator, ``(a, b) @ hook``, since the instructions that
-prepare a call differ from version to version: BUILD_TUPLE, LOAD_CONST, BINARY_OP.
+A stub calls its hook by an operator, ``hook @ f`` or ``(a, b) @ hook``, since the
+instructions that prepare a call differ from version to version: BUILD_TUPLE, LOAD_CONST,
+BINARY_OP.
 Source: the CPython sources of 3.11.7, 3.12.1 and 3.13.0, ``Objects/locations.md`` and
 ``Objects/exception_handling_notes.txt``.
 """
@@ -16,6 +17,7 @@ import dis
 import opcode
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import CodeType
 from typing import Any, Final
 
@@ -34,6 +36,7 @@ _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
 }
+_METHOD_LOADS = ("LOAD_METHOD", "LOAD_ATTR")
 _LOADS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK")
 
 
@@ -46,23 +49,34 @@ class Hook:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn: Callable[..., Any] = fn
 
+    def __matmul__(self, arg: Any) -> Any:
+        return self.fn(arg)
+
     def __rmatmul__(self, args: tuple[Any, ...]) -> Any:
         return self.fn(*args)
 
 
 def is_hooked(code: CodeType) -> bool:
     """Return whether code is such a copy."""
-    return code.co_consts[-1:] != () and type(code.co_consts[-1]) is Hook
+    return code.co_consts[-1:] != () and isinstance(code.co_consts[-1], Hook)
 
 
 def runs_put(code: CodeType, at: int) -> bool:
     """Return whether an instruction of a copy is a hook for ``c[key] = value``."""
-    index = len(code.co_consts) - 1
+    index = len(code.co_consts) + _PUT
     before = (code.co_code[at - 2], code.co_code[at - 1]) if at > 1 else None
     return is_hooked(code) and before == (_OPS["LOAD_CONST"], index & 255)
 
 
-def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
+def hooked(
+    code: CodeType,
+    call: Hook,
+    get: Hook,
+    put: Hook,
+    grow: Hook,
+    kind: Callable[[str, str], str] = lambda name, attribute: "",
+    own: frozenset[str] = frozenset(),
+) -> CodeType:
     """Make a copy of code, and of the code of functions inside of it.
 
     Parameters
@@ -75,6 +89,17 @@ def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
     put : Hook
         ``put(value, c, key)`` writes ``c[key] = value`` and returns the new value of the
         local variable that holds `c`.
+    grow : Hook
+        ``grow(c, value)`` returns `value` and what takes the place of `c` in
+        ``c += value``, of a local variable and of each such operator. In
+        ``a[key] += value`` it is ``grow(c, value, a)``, and `c` is ``a[key]``.
+    kind : callable
+        ``kind("np", "sin")`` says what ``np.sin`` is: "elementwise" or "numpy", functions
+        of NumPy whose calls have a hook for lists only, so that they have none if the
+        code shows that they get an array.
+    own : frozenset of str
+        The variables of functions outside of this one that may be given a new value,
+        since those functions are copies, too.
 
     Returns
     -------
@@ -83,23 +108,33 @@ def hooked(code: CodeType, call: Hook, get: Hook, put: Hook) -> CodeType:
     """
     if not IS_KNOWN or is_hooked(code):
         return code
+    own = own.intersection(code.co_freevars).union(code.co_cellvars)
     consts = [
-        hooked(c, call, get, put) if isinstance(c, CodeType) else c
+        hooked(c, call, get, put, grow, kind, own) if isinstance(c, CodeType) else c
         for c in code.co_consts
     ]
-    return _Copy(code, [*consts, call, get, put]).made()
+    return _Copy(code, [*consts, call, get, put, grow], kind, own).made()
 
 
 class _Copy:
     """The parts of a copy while it is made."""
 
-    def __init__(self, code: CodeType, consts: list[Any]) -> None:
+    def __init__(
+        self,
+        code: CodeType,
+        consts: list[Any],
+        kind: Callable[[str, str], str],
+        own: frozenset[str],
+    ) -> None:
         self.code = code
+        self.own = own
+        self.kind = kind
         self.consts = consts
         self.raw = bytearray(code.co_code)
         self.stubs = b""
         self.lines = b""
         self.handlers = b""
+        self.redirected = 0  # the end of the last instruction that is a jump
         self.line: int = _last_line(code.co_linetable, code.co_firstlineno)
         parse: Any = getattr(dis, "_parse_exception_table")  # noqa: B009  # not in stubs
         self.entries: Any = parse(code)
@@ -107,6 +142,7 @@ class _Copy:
     def made(self) -> CodeType:
         steps = [*dis.get_instructions(self.code)]
         callees = _callees(steps)
+        quiet = self._quiet_calls(steps)
         prefix = 0
         seen: list[dis.Instruction] = []
         for step in steps:
@@ -115,13 +151,19 @@ class _Copy:
                 continue
             start, size = step.offset - prefix, prefix + 2 + 2 * _cache_of(step.opname)
             is_callee = step.offset in callees
-            body = self._body(step, seen, is_callee=is_callee)
+            body = None
+            if step.offset not in quiet:
+                body = self._body(step, seen, is_callee=is_callee)
             if not prefix and (load := _local_callee(step, seen, callees)):
                 start, size, body = seen[-1].offset, 4, self._called(load)
+            elif step.opname == "STORE_SLICE" and not step.is_jump_target:
+                start, body = self._stored_slice(start, seen)
+                size += step.offset - prefix - start
             seen.append(step)
             prefix = 0
             if body is not None and size >= 4:
                 self._redirect(step, start, size, body)
+                self.redirected = start + size
         return self.code.replace(
             co_code=bytes(self.raw) + self.stubs,
             co_consts=tuple(self.consts),
@@ -139,7 +181,7 @@ class _Copy:
     ) -> bytes | None:
         """Return the stub of an instruction, or None."""
         name, arg = step.opname, step.arg or 0
-        call = self._hook(1, _CALLED)
+        call = self._call()
         if name == "LOAD_GLOBAL" and arg & 1:
             return self._called(step) if is_callee else None
         if name == "LOAD_METHOD" or _is_method(step):
@@ -147,11 +189,103 @@ class _Copy:
             index = arg & ~1 if _HAS_METHOD_BIT else arg
             body = _unit(load, index) + call + _unit("PUSH_NULL")
             return body if _NULL_AFTER else body + _unit("SWAP", 2)
-        if name == "BINARY_SUBSCR":
+        if name == "BINARY_SUBSCR" and not _is_constant(step, seen):
             return self._hook(2, _GOT) + (call if is_callee else b"")
-        if name == "STORE_SUBSCR" and (store := _store_of_local(seen)):
+        if name == "STORE_SUBSCR" and (store := self._store_of_local(seen, 1)):
             return self._hook(3, _PUT) + store
+        if name == "BINARY_OP" and step.argrepr.endswith("="):
+            return self._grown(step, seen)
         return _unit(name, arg) + call if is_callee and name in _COMPUTED else None
+
+    def _quiet_calls(self, steps: Sequence[dis.Instruction]) -> set[int]:
+        """Return the offsets of the loads of functions that are seen to get no list."""
+        found: set[int] = set()
+        for i, (module, load) in enumerate(pairwise(steps)):
+            if module.opname != "LOAD_GLOBAL" or load.opname not in _METHOD_LOADS:
+                continue
+            kind = self.kind(module.argval, load.argval)
+            given = _arguments(steps[i + 2 :]) if kind else []
+            lists = [step for step in given if "LIST" in step.opname]
+            if given and not lists and (kind == "elementwise" or _is_sum(given)):
+                found.add(load.offset)
+        return found
+
+    def _stored_slice(
+        self, start: int, seen: Sequence[dis.Instruction]
+    ) -> tuple[int, bytes | None]:
+        """Return start and stub of ``c[a:b] = value``, with the instruction before it.
+
+        By itself it is too short for a jump.
+        """
+        last = seen[-1]
+        at = last.offset
+        is_plain = last.opcode not in dis.hasjrel and not last.is_jump_target
+        store = self._store_of_local(seen, 2)
+        if (
+            store is None
+            or not is_plain
+            or at < self.redirected
+            or (last.arg or 0) > 255
+        ):
+            return start, None
+        before = bytes(self.raw[at:start])
+        slice_ = _unit("BUILD_SLICE", 2)
+        return at, before + slice_ + self._hook(3, _PUT) + store
+
+    def _grown(
+        self, step: dis.Instruction, seen: Sequence[dis.Instruction]
+    ) -> bytes | None:
+        """Return the stub of ``c += value``, if `c` is a local variable or an item."""
+        found = _under(seen, 1)
+        if found is None:
+            return None
+        below = seen[found[0]]
+        height = {"BINARY_SUBSCR": 4, "BINARY_SLICE": 5}.get(below.opname)
+        if height is not None and seen[found[0] - 1].opname == "COPY":
+            hook = _unit("COPY", height) + self._hook(3, _GROWN)
+        elif self._store_like(below, is_first=found[1]):
+            hook = self._hook(2, _GROWN)
+        else:
+            return None
+        return hook + _unit("UNPACK_SEQUENCE", 2) + _unit("BINARY_OP", step.arg or 0)
+
+    def _store_of_local(
+        self, seen: Sequence[dis.Instruction], keys: int
+    ) -> bytes | None:
+        """Return the instruction that stores the container of ``container[key] = value``.
+
+        None if the container is not a local variable, or the key has jumps inside. A slice
+        is two keys.
+        """
+        if keys < len(seen) and seen[-1].opname == "SWAP":  # container[key] += value
+            sum_ = seen[-1 - keys - 1]
+            found = (
+                _under(seen[: -1 - keys - 1], 1) if sum_.opname == "BINARY_OP" else None
+            )
+            if found is None or found[0] <= keys or seen[found[0] - 1].opname != "COPY":
+                return None
+            seen = seen[: found[0] - 1 - keys]
+        under = _under(seen, keys)
+        return (
+            None
+            if under is None
+            else self._store_like(seen[under[0]], is_first=under[1])
+        )
+
+    def _store_like(self, load: dis.Instruction, *, is_first: bool) -> bytes | None:
+        """Return the instruction that stores the local variable that another one loads.
+
+        None for a variable of a function outside, which others see.
+        """
+        arg = load.arg or 0
+        if load.opname == "LOAD_FAST_LOAD_FAST":
+            return _unit("STORE_FAST", arg >> 4 if is_first else arg & 15)
+        if load.opname == "STORE_FAST_LOAD_FAST":
+            return _unit("STORE_FAST", arg & 15)
+        is_cell = load.opname == "LOAD_DEREF"
+        if load.opname not in _LOADS or (is_cell and load.argval not in self.own):
+            return None
+        return _unit("STORE_DEREF" if is_cell else "STORE_FAST", arg)
 
     def _called(self, load: dis.Instruction) -> bytes:
         """Return the stub of a call of a name, which loads the null of the call, too."""
@@ -162,9 +296,14 @@ class _Copy:
         else:
             is_global = load.opname == "LOAD_GLOBAL"
             body = _unit(load.opname, arg & ~1 if is_global else arg)
-        body += self._hook(1, _CALLED)
+        body += self._call()
         null = _unit("PUSH_NULL")
         return body + null if _NULL_AFTER else null + body
+
+    def _call(self) -> bytes:
+        index = len(self.consts) + _CALLED
+        operator = _unit("SWAP", 2) + _unit("BINARY_OP", _MATMUL)
+        return _unit("LOAD_CONST", index) + operator
 
     def _hook(self, count: int, which: int) -> bytes:
         index = len(self.consts) + which
@@ -219,9 +358,10 @@ class _Copy:
 
 
 # The places of the hooks among the constants, from the end.
-_CALLED: Final = -3
-_GOT: Final = -2
-_PUT: Final = -1
+_CALLED: Final = -4
+_GOT: Final = -3
+_PUT: Final = -2
+_GROWN: Final = -1
 # Kinds of entries in tables of places.
 _NO_PLACE: Final = 15
 _LONG_PLACE: Final = 14
@@ -229,8 +369,8 @@ _LONG_PLACE: Final = 14
 _FARTHEST: Final = 0xFFFF
 
 
-# Instructions that may compute what is then called, besides subscripts.
-_COMPUTED: Final = ("LOAD_ATTR", "LOAD_GLOBAL", "CALL")
+# Instructions that may compute what is then called.
+_COMPUTED: Final = ("LOAD_ATTR", "LOAD_GLOBAL", "CALL", "BINARY_SUBSCR")
 
 
 # ---- which instructions are calls ----
@@ -293,10 +433,36 @@ def _local_callee(
     return load if is_load and null.opname == "PUSH_NULL" else None
 
 
+def _is_constant(step: dis.Instruction, seen: Sequence[dis.Instruction]) -> bool:
+    """Return whether the key of a subscript is a constant."""
+    return not step.is_jump_target and seen[-1].opname == "LOAD_CONST"
+
+
 def _is_method(step: dis.Instruction) -> bool:
     """Return whether an attribute is loaded as a method to call, with its null."""
     is_attribute = step.opname in ("LOAD_ATTR", "LOAD_SUPER_ATTR")
     return is_attribute and _HAS_METHOD_BIT and (step.arg or 0) & 1 == 1
+
+
+def _arguments(steps: Sequence[dis.Instruction]) -> Sequence[dis.Instruction]:
+    """Return the instructions of the arguments of a call, if they are plain to see."""
+    if _NULL_AFTER and steps and steps[0].opname == "PUSH_NULL":
+        steps = steps[1:]
+    height = 0
+    for i, step in enumerate(steps):
+        if step.opcode in dis.hasjrel or step.is_jump_target:
+            return ()
+        if step.opname in ("PRECALL", "CALL") and height == (step.arg or 0):
+            return steps[:i]
+        if step.opname.startswith(("CALL_", "RETURN", "RAISE")):
+            return ()
+        height += _effect(step)
+    return ()
+
+
+def _is_sum(given: Sequence[dis.Instruction]) -> bool:
+    """Return whether arguments are a single one, the result of an operator."""
+    return given[-1].opname == "BINARY_OP"
 
 
 def _effect(step: dis.Instruction, *, is_jump: bool = False) -> int:
@@ -305,10 +471,11 @@ def _effect(step: dis.Instruction, *, is_jump: bool = False) -> int:
     return dis.stack_effect(step.opcode, step.arg if has_arg else None, jump=is_jump)
 
 
-def _store_of_local(seen: Sequence[dis.Instruction]) -> bytes | None:
-    """Return the instruction that stores the container of ``container[key] = value``.
+def _under(seen: Sequence[dis.Instruction], count: int) -> tuple[int, bool] | None:
+    """Return the place of the instruction of the value below the topmost ones.
 
-    None if the container is not a local variable, or the key has jumps inside.
+    And whether it is the first of the two values of that instruction. None if the
+    topmost values have jumps inside.
     """
     height = 0
     for j in range(len(seen) - 1, 0, -1):
@@ -318,22 +485,13 @@ def _store_of_local(seen: Sequence[dis.Instruction]) -> bytes | None:
         if step.opname.startswith(("SWAP", "COPY", "RAISE", "RETURN")):
             return None
         height -= _effect(step)
-        if height == -2 and step.opname == "LOAD_FAST_LOAD_FAST":  # container and key
-            return _unit("STORE_FAST", (step.arg or 0) >> 4)
-        if height < -1:
+        if height == -count - 1 and step.opname == "LOAD_FAST_LOAD_FAST":
+            return j, True
+        if height < -count:
             return None
-        if height == -1:
-            return _store_like(seen[j - 1])
+        if height == -count:
+            return j - 1, False
     return None
-
-
-def _store_like(load: dis.Instruction) -> bytes | None:
-    arg = load.arg or 0
-    if load.opname == "LOAD_FAST_LOAD_FAST":  # value and container
-        return _unit("STORE_FAST", arg & 15)
-    if load.opname not in _LOADS:
-        return None
-    return _unit("STORE_DEREF" if load.opname == "LOAD_DEREF" else "STORE_FAST", arg)
 
 
 # ---- bytes ----

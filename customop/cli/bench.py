@@ -251,13 +251,15 @@ def _is_float(value: Any) -> bool:
     return bool(found) and all(is_array(x) and x.dtype.kind in "fc" for x in found)
 
 
-def _compiled(op: Operator[..., Any], sample: Sample, backend: str = "numpy") -> Call:
+def _compiled(
+    op: Operator[..., Any], sample: Sample, backend: str | None = None
+) -> Call:
     fn = compiled(op.__call__, backend=backend)
     return partial(fn, *sample.args, **sample.kwargs)
 
 
 def _compiled_gradient(
-    op: Operator[..., Any], sample: Sample, backend: str = "numpy"
+    op: Operator[..., Any], sample: Sample, backend: str | None = None
 ) -> Call:
     both = _gradient(op, sample)
     return partial(compiled(both.func, backend=backend), *both.args)
@@ -275,7 +277,7 @@ _MEASURES: tuple[Measure, ...] = (
     (f"vmap, {_ROWS} rows", "vmap", _batch),
 )
 # Back ends whose packages may be installed.
-_BACKENDS = ("numba", "jax")
+_BACKENDS = ("jax",)
 
 
 def _measures(*, is_compiled: bool) -> Iterator[Measure]:

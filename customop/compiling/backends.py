@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -28,6 +30,9 @@ from customop.graph.node import CONSTANT
 from customop.later import later
 
 cupy_backend: ModuleType = later(import_module, "customop.compiling.cupy_backend")
+object_layout: ModuleType = later(
+    import_module, "customop.compiling.native_backend.object_layout"
+)
 numpy_backend: ModuleType = later(
     import_module, "customop.compiling.numpy_backend.build"
 )
@@ -48,18 +53,20 @@ def _eager(module: GraphModule) -> Callable[..., list[Any]]:
 _backends: dict[str, Backend | str] = {
     "eager": _eager,
     "numpy": "customop.compiling.backends",
-    "numba": "customop.compiling.numba_backend",
     "native": "customop.compiling.native_backend.native_code",
     "jax": "customop.interop.jax.jax_backend",
 }
+
+# Module of a back end -> its function for results that may differ in their last bits.
+_near: dict[str, str] = {"customop.compiling.native_backend.native_code": "build_near"}
 
 # Those that return a list of leaves, so that nothing looks whether they do.
 _returns_lists: set[Any] = {*_backends}
 
 
-def returns_lists(given: str | Backend) -> bool:
+def returns_lists(given: str | Backend | None) -> bool:
     """Return whether the code of a back end certainly returns a list."""
-    return given in _returns_lists
+    return given is None or given in _returns_lists
 
 
 def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
@@ -117,14 +124,23 @@ def _where(known: Backend | str) -> str:
     return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
-def find_backend(given: str | Backend) -> Backend:
-    """Return the back end of a name; a function is taken as one.
+def find_backend(given: str | Backend | None, *, is_exact: bool = True) -> Backend:
+    """Return the back end of a name; a function is taken as one, None is the default.
+
+    Parameters
+    ----------
+    given : str, callable or None
+    is_exact : bool, optional
+        Whether results must have NumPy's bits. If not, the back end "native" has faster
+        code; others are the same.
 
     Raises
     ------
     ArgumentError
         If there is none of the name.
     """
+    if given is None:
+        return _build_default if is_exact else _build_default_near
     if not isinstance(given, str):
         check_function("compile: backend", given)
         return given
@@ -137,7 +153,42 @@ def find_backend(given: str | Backend) -> Backend:
     if isinstance(found, str):
         found = importing(import_module, found).build
         _backends[given] = found
-    return found
+    near = None if is_exact else _near.get(getattr(found, "__module__", ""))
+    return found if near is None else getattr(import_module(found.__module__), near)
+
+
+# ---- the default: "native" where it runs, else "numpy" ----
+
+
+@cache
+def default_backend() -> tuple[str, str]:
+    """Return the name of the back end of `compile`, and why it is not the native one."""
+    why = _why_not_native()
+    return ("numpy", why) if why else ("native", "")
+
+
+def _why_not_native() -> str:
+    """Return why graphs cannot run as tables in this process; empty if they can."""
+    if find_spec("llvmlite") is None:
+        return "llvmlite is not installed"
+    why: str | None = object_layout.why_not_native()
+    if why:
+        return why
+    try:
+        find_backend("native")
+    except (ArgumentError, OSError) as error:  # it is there, but does not load
+        return f"llvmlite cannot be imported: {error.__cause__ or error}"
+    return ""
+
+
+def _build_default(module: GraphModule) -> Callable[..., Any]:
+    """Return code of the default back end, which is chosen when the first is made."""
+    return find_backend(default_backend()[0])(module)
+
+
+def _build_default_near(module: GraphModule) -> Callable[..., Any]:
+    """Do what `_build_default` does, where results may differ in their last bits."""
+    return find_backend(default_backend()[0], is_exact=False)(module)
 
 
 # ---- the back end "numpy": code for the arrays of a graph, wherever they are ----
@@ -197,20 +248,3 @@ class Kernel(GraphModule):
         except FloatingPointError:
             # The calls themselves warn or raise, each by its own name.
             return super().run(*leaves)
-
-
-def is_in_c_order(arrays: Iterable[Any]) -> bool:
-    """Return whether ufuncs of these arrays give results in C order, in whatever steps.
-
-    A ufunc lays out its result as its operands are laid out. Axes of stride 0 have no
-    say. Source: NumPy's ``order="K"``. Numbers of Python are left to the calls.
-    """
-    return all(
-        type(a) not in (int, float) and (a.flags.c_contiguous or _descends(a.strides))
-        for a in arrays
-    )
-
-
-def _descends(strides: tuple[int, ...]) -> bool:
-    steps = [step for step in strides if step]
-    return all(step > 0 for step in steps) and steps == sorted(steps, reverse=True)

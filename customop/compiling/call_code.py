@@ -333,6 +333,16 @@ class CallLines:
         """Write lines."""
         self._lines += lines
 
+    def begin_try(self) -> None:
+        """Let the lines that follow stand in a block that `end_try` ends."""
+        self._outside: list[str] = [*self._lines, "try:"]
+        self._lines = []
+
+    def end_try(self, *lines: str) -> None:
+        """End the block, and write what handles its errors."""
+        inside = [f"    {line}" for line in self._lines]
+        self._lines = [*self._outside, *inside, *lines]
+
     # ---- arguments ----
 
     def take_apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

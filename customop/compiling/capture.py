@@ -211,6 +211,10 @@ class CapturedCall(NamedTuple):
         Numbers of the inputs that are Python's ints and floats, and may be others.
     fixed : mapping
         Number of such an input that differs between calls and must be the same -> why.
+    has_guesses : bool
+        Whether it is for some values only, as its calls check.
+    is_unusual : bool
+        Whether those are not the usual ones.
     """
 
     module: GraphModule
@@ -221,6 +225,8 @@ class CapturedCall(NamedTuple):
     why_fixed: str
     numbers: Collection[int] = ()
     fixed: Mapping[int, str] = MappingProxyType({})
+    has_guesses: bool = False
+    is_unusual: bool = False
 
 
 def captured(
@@ -232,6 +238,7 @@ def captured(
     free: Axes,
     numbers: Collection[int] = (),
     finish: Finish | None = None,
+    is_unusual: bool = False,
 ) -> CapturedCall:
     """Capture a function.
 
@@ -251,9 +258,11 @@ def captured(
     finish : callable, optional
         Makes the graph ready for a back end. It takes the graph, and the calls that
         transforms inside of the function made.
+    is_unusual : bool
+        Whether facts about values are taken to be what is not usual.
     """
     _refuse_classes(leaves)
-    found = _Capturing(fn, args, kwargs, leaves, sizes, free, numbers)
+    found = _Capturing(fn, args, kwargs, leaves, sizes, free, numbers, is_unusual)
     return found.run(finish or _finished)
 
 
@@ -278,6 +287,7 @@ class _Capturing:
         sizes: Mapping[str, Any] | None,
         free: Axes,
         numbers: Collection[int],
+        is_unusual: bool,
     ) -> None:
         self._given: Any = (fn, args, kwargs)
         self._leaves: Sequence[Any] = leaves
@@ -286,6 +296,7 @@ class _Capturing:
         self._same: Mapping[int, int] = {}
         self._why_fixed: str = ""
         self._numbers: Collection[int] = numbers
+        self._is_unusual: bool = is_unusual
         self._fixed: dict[int, str] = {}
 
     def run(self, finish: Finish) -> CapturedCall:
@@ -293,25 +304,26 @@ class _Capturing:
         found = None
         while found is None:
             found = self._try()
-        module, has_writes, derived = found
+        module, has_writes, derived, has_guesses = found
         _refuse_iterators(module)
         written = _written(module.graph)
         module = finish(module, derived)
         same, free = self._same, self._free
         why, numbers, fixed = self._why_fixed, self._numbers, self._fixed
+        guesses = has_guesses, self._is_unusual
         return CapturedCall(
-            module, free, same, written, has_writes, why, numbers, fixed
+            module, free, same, written, has_writes, why, numbers, fixed, *guesses
         )
 
-    def _try(self) -> tuple[GraphModule, bool, set[Node]] | None:
+    def _try(self) -> tuple[GraphModule, bool, set[Node], bool] | None:
         """Capture once; None if fewer sizes are symbolic from now on, to try again."""
         reads: dict[int, str] = {}
         try:
-            module, has_writes, derived = self._capture(reads)
+            module, has_writes, derived, has_guesses = self._capture(reads)
         except Exception as error:  # noqa: BLE001  # any of the function
             if not reads:
                 self._leave_out(error)
-            module, has_writes, derived = None, False, set()
+            module, has_writes, derived, has_guesses = None, False, set(), False
         if reads:
             for i, why in reads.items():
                 self._fix([i], f"its value is asked {why}")
@@ -322,12 +334,15 @@ class _Capturing:
         elif has_writes and not all(_is_packed(self._leaves[i]) for i in self._free):
             self._why_fixed, self._free = "strides decide what is a view", {}
         else:
-            return module, has_writes, derived
+            return module, has_writes, derived, has_guesses
         return None
 
-    def _capture(self, reads: dict[int, str]) -> tuple[GraphModule, bool, set[Node]]:
+    def _capture(
+        self, reads: dict[int, str]
+    ) -> tuple[GraphModule, bool, set[Node], bool]:
         given: Any = {"sizes": self._sizes, "axes": self._free}
         given |= {"numbers": self._numbers, "reads": reads}
+        given |= {"is_unusual": self._is_unusual}
         try:
             return capture(*self._given, **given)
         except ArgumentError:

@@ -22,7 +22,12 @@ import numpy as np
 
 from customop.arrays.kinds import is_fake, is_traced
 from customop.arrays.nested import flatten, unflatten
-from customop.compiling.backends import Backend, find_backend, returns_lists
+from customop.compiling.backends import (
+    Backend,
+    default_backend,
+    find_backend,
+    returns_lists,
+)
 from customop.compiling.call_code import (
     MISS,
     CallArguments,
@@ -59,6 +64,7 @@ from customop.errors import (
     ArgumentError,
     DataDependentError,
     GraphError,
+    GuessError,
     LeakedTracerError,
     MissingRuleError,
     SizeError,
@@ -83,28 +89,31 @@ S = TypeVar("S")
 def compile(  # noqa: A001  # the usual name
     fn: Callable[P, R],
     *,
-    backend: str | Backend = ...,
+    backend: str | Backend | None = ...,
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    exact: bool = ...,
     verbose: bool = ...,
 ) -> Compiled[P, R]: ...
 @overload
 def compile(  # noqa: A001  # the usual name
     *,
-    backend: str | Backend = ...,
+    backend: str | Backend | None = ...,
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    exact: bool = ...,
     verbose: bool = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 def compile(  # noqa: A001  # the usual name
     fn: Callable[..., Any] | None = None,
     *,
-    backend: str | Backend = "numpy",
+    backend: str | Backend | None = None,
     sizes: Mapping[str, Any] | None = None,
     fallback: bool = False,
     limit: int = 64,
+    exact: bool = True,
     verbose: bool = False,
 ) -> Any:
     """Make a function run as the graph of its operators, with the same results.
@@ -118,8 +127,10 @@ def compile(  # noqa: A001  # the usual name
     ----------
     fn : callable
         Takes and returns pytrees. Without it, a decorator is returned.
-    backend : str or callable
-        ``"numpy"``, ``"native"``, ``"eager"``, or one of `register_backend`.
+    backend : str or callable, optional
+        ``"native"``, ``"numpy"``, ``"eager"``, or one of `register_backend`. Without it,
+        ``"native"`` where that runs: llvmlite is installed, and NumPy is one of 2.3 to 2.5;
+        else ``"numpy"``.
     sizes : mapping, optional
         Names for sizes that are symbolic from the first call on, as for `make_fx`:
         ``{"x": ("batch", None)}``.
@@ -127,6 +138,11 @@ def compile(  # noqa: A001  # the usual name
         Whether a function that cannot be captured runs as it is.
     limit : int
         How many graphs are kept. One more, and a warning says why.
+    exact : bool
+        Whether results have the bits that NumPy gives. With False the back end
+        ``"native"`` may compute in a faster way: each function and power within 4 units
+        in the last place, sums and products of matrices in another order. Other back ends
+        do the same in either case.
     verbose : bool
         Whether to show on standard error how far it is while it compiles, for functions
         of many operators.
@@ -170,6 +186,7 @@ def compile(  # noqa: A001  # the usual name
     array([0., 0.])
     """
     check_flag("compile: fallback", fallback)
+    check_flag("compile: exact", exact)
     check_flag("compile: verbose", verbose)
     if sizes is not None and not isinstance(sizes, Mapping):
         raise ArgumentError(
@@ -184,7 +201,7 @@ def compile(  # noqa: A001  # the usual name
 
     def make(fn: Callable[..., Any]) -> Any:
         check_function("compile", fn)
-        return Compiled(fn, backend, sizes, fallback, limit, verbose)
+        return Compiled(fn, backend, sizes, fallback, limit, verbose, exact=exact)
 
     return make if fn is None else make(fn)
 
@@ -235,24 +252,26 @@ class Compiled(Generic[P, R]):
     def __init__(
         self,
         fn: Callable[P, R],
-        backend: str | Backend,
+        backend: str | Backend | None,
         sizes: Mapping[str, Any] | None,
         fallback: bool,
         limit: int,
         verbose: bool = False,
+        exact: bool = True,
         *,
         is_lift: bool = False,
     ) -> None:
         update_wrapper(self, fn)
         self._fn: Callable[P, R] = fn
-        self._backend: str | Backend = backend
+        self._backend: str | Backend | None = backend
         self._sizes: Mapping[str, Any] | None = sizes
         self._fallback: bool = fallback
         self._limit: int = limit
         self._verbose: bool = verbose
+        self._exact: bool = exact
         self._original: Original = Original(
             fn,
-            find_backend(backend),
+            find_backend(backend, is_exact=exact),
             sizes,
             self._slow,
             self._lift,
@@ -285,8 +304,8 @@ class Compiled(Generic[P, R]):
             return (
                 name  # it has the place of its function, as a decorator puts it there
             )
-        options: tuple[Any, ...] = (self.backend, self._sizes, self._fallback)
-        options += (self._limit, self._verbose)
+        options: tuple[Any, ...] = (self._backend, self._sizes, self._fallback)
+        options += (self._limit, self._verbose, self._exact)
         return Compiled, (self._fn, *options)
 
     # ---- what it has compiled ----
@@ -294,7 +313,7 @@ class Compiled(Generic[P, R]):
     @property
     def backend(self) -> str | Backend:
         """The back end, or its name."""
-        return self._backend
+        return default_backend()[0] if self._backend is None else self._backend
 
     @property
     def graphs(self) -> list[GraphModule]:
@@ -321,12 +340,14 @@ class Compiled(Generic[P, R]):
         >>> f(np.zeros(2))
         array([1., 1.])
         >>> print(f.explain())
-        <lambda>, back end 'numpy', compiled once
+        <lambda>, back end 'native', compiled once
           1. x = f64[2]: 2 calls
+             table of 2 rows, 192 bytes
         """
         return CompileReport(
             self._original.title,
             self.backend,
+            "" if self._backend is not None else default_backend()[1],
             tuple(self._kept.plain.entries),
             tuple(self._kept.forgotten),
             self._kept.plain.counts.get("", 0),
@@ -352,8 +373,9 @@ class Compiled(Generic[P, R]):
 
     def _lift(self, fn: Callable[..., Any]) -> Compiled[..., Any]:
         """Compile the function of a graph without draws with the same options."""
+        limit, exact = self._limit, self._exact
         return Compiled(
-            fn, self.backend, None, fallback=True, limit=self._limit, is_lift=True
+            fn, self._backend, None, True, limit=limit, exact=exact, is_lift=True
         )
 
     # ---- calls ----
@@ -485,6 +507,8 @@ class Compiled(Generic[P, R]):
 
     def _check_fallback(self, refused: BaseException, given: CallArguments) -> None:
         """Raise an error of capturing unless the function may run as it is."""
+        if isinstance(refused, GuessError):
+            return
         if not isinstance(refused, _REFUSALS):
             self._run_to_fail(given)
         if self._fallback:

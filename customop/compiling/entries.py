@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
@@ -30,7 +31,7 @@ from customop.compiling.surroundings import (
     refuse_hidden,
 )
 from customop.core.reach import GONE, is_installed
-from customop.errors import GraphError, counted, place
+from customop.errors import GraphError, GuessError, counted, place
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
@@ -150,7 +151,7 @@ class Entry:
     def capture(self, given: CallArguments, others: Sequence[Entry]) -> None:
         """Capture the function; `others` are for such arguments of other sizes."""
         original, level = self.original, self.level
-        found = captured_alone(
+        asked = (
             self.fn,
             original.title,
             given,
@@ -160,6 +161,12 @@ class Entry:
             free_numbers(others, given.numbers),
             None if level is None else level.finish,
         )
+        found = captured_alone(*asked)
+        if found.has_guesses and _is_for_others(found.module, given) is not None:
+            found = captured_alone(*asked, is_unusual=True)
+            error = _is_for_others(found.module, given)
+            if error is not None:
+                raise error
         module = found.module
         if level is not None:
             if found.written:
@@ -207,6 +214,10 @@ class Entry:
             lines.add(f"return _run({original.parameters.passed})")
         else:
             self._guard(lines, below)
+            is_for_some = self.found is not None and self.found.has_guesses
+            if is_for_some:
+                names |= {"_GuessError": GuessError, "_other": self._run_for_others}
+                lines.begin_try()
             if level is None or text is None:
                 self._write_call(lines, self.module, names)
             else:
@@ -215,6 +226,11 @@ class Entry:
                 count = len(self.module.graph.output_node.args[0])
                 lines.add(f"_outs = _run({', '.join(text.given)})")
                 lines.add(*level.result_lines(text, count, original.title, names))
+            if is_for_some:
+                lines.end_try(
+                    "except _GuessError as error:",
+                    f"    return _other(error, {original.parameters.given})",
+                )
         self.call, self.tried = lines.made(names)
 
     def _guard(self, lines: CallLines, given: CallArguments) -> None:
@@ -248,10 +264,41 @@ class Entry:
             names["_pack"] = packer(spec, title)
             lines.add(f"return _pack({call})")
 
+    def _run_for_others(
+        self, error: GuessError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run the function itself, for values of which the graph has another dtype or shape."""
+        assert self.module is not None
+        if _acts(self.module):
+            raise error  # a second run would draw or write once more
+        self.skipped = error.what
+        return self.original.fn(*args, **kwargs)
+
     def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself, on tracers whose memory the graph does not know."""
         self.skipped = "an argument is a view or was written, and strides matter"
         return self.original.fn(*args, **kwargs)
+
+
+def _acts(module: GraphModule) -> bool:
+    """Return whether a run does more than give results."""
+    return module.graph.has_effects or may_draw(module)
+
+
+def _is_for_others(module: GraphModule, given: CallArguments) -> GuessError | None:
+    """Return the error of a graph that is not for the values of some arguments, or None.
+
+    It runs on copies, without warnings. Other errors are those of the call that follows.
+    """
+    if _acts(module):
+        return None
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module.run_list(*given.copied().leaves)
+        except Exception as error:  # noqa: BLE001  # others are raised again by the call
+            return error if isinstance(error, GuessError) else None
+    return None
 
 
 class EntryStore:
@@ -433,6 +480,8 @@ def captured_alone(
     free: Axes,
     numbers: Collection[int] = (),
     finish: Finish | None = None,
+    *,
+    is_unusual: bool = False,
 ) -> CapturedCall:
     """Capture a function; raise if it has assigned or written what a graph would not.
 
@@ -444,7 +493,7 @@ def captured_alone(
     given : CallArguments
     surroundings : Surroundings
         What it can reach. What it has assigned is put back.
-    sizes, free, numbers, finish
+    sizes, free, numbers, finish, is_unusual
         As for `captured`.
     """
     refuse_hidden(title, place(fn), surroundings)
@@ -452,7 +501,15 @@ def captured_alone(
     leaves = given.leaves
     with EnvironmentReads() as reads:
         found = captured(
-            fn, given.args, given.kwargs, leaves, sizes, free, numbers, finish
+            fn,
+            given.args,
+            given.kwargs,
+            leaves,
+            sizes,
+            free,
+            numbers,
+            finish,
+            is_unusual,
         )
     surroundings.add_names(reads.names)
     _check_unchanged(fn, title, surroundings)
@@ -470,15 +527,23 @@ def _check_unchanged(
     if changed:
         _refuse_assignment(fn, title, changed[0][0])
     emptied = surroundings.emptied()
+    is_shorter = [contents.has_fewer for contents in emptied]
     for contents in emptied:
         contents.restore()
     if emptied:
+        what, do = "replaces an item of", "return the new item"
+        if is_shorter[0]:
+            what, do = "takes something out of", "take it out before the call"
         raise GraphError(
-            f"compile: '{title}' takes something out of {emptied[0].label}, which its"
-            " graph would not do",
+            f"compile: '{title}' {what} {emptied[0].label or 'a default'}, which its graph would not do",
             f"it is at {place(fn)}",
-            do="take it out before the call, and pass it as an argument",
+            do=f"{do}, and pass it as an argument",
         )
+    written = [buffer for buffer in surroundings.buffers if not buffer.is_same]
+    for buffer in written:
+        buffer.restore()
+    if written:
+        _refuse_write(fn, title, written[0].label)
     surroundings.note_written()
 
 
@@ -489,12 +554,16 @@ def _check_unwritten(
     for label, array, before in arrays:
         if array.tobytes() != before.tobytes():
             array[...] = before
-            raise GraphError(
-                f"compile: '{title}' writes to {label} by values that do not"
-                " depend on its arguments, which its graph would not do",
-                f"it is at {place(fn)}",
-                do="pass the array as an argument",
-            )
+            _refuse_write(fn, title, label)
+
+
+def _refuse_write(fn: Callable[..., Any], title: str, label: str) -> NoReturn:
+    raise GraphError(
+        f"compile: '{title}' writes to {label} by values that do not"
+        " depend on its arguments, which its graph would not do",
+        f"it is at {place(fn)}",
+        do="pass the array as an argument",
+    )
 
 
 def _refuse_assignment(

@@ -479,6 +479,7 @@ class Pullback:
             found.free,
             found.numbers,
             joint.finish,
+            is_unusual=found.is_unusual,
         )
         module = joint.backward(again.module, self._halves)
         if module is None:

@@ -1,4 +1,4 @@
-"""Groups of pointwise calls as functions of one element, in Python and in C.
+"""Groups of pointwise calls as functions of one element, in C.
 
 Only what gives the bits of the ufunc is in the table: arithmetic, comparisons, rounding
 to whole numbers and square roots, which IEEE 754 defines to the last bit, and integers
@@ -26,7 +26,7 @@ from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.subgraphs import split_graph
 from customop.shapes.sizes import same_shape
 
-# ---- pointwise calls as expressions of scalars, in Python and in C ----
+# ---- pointwise calls as expressions of scalars, in C ----
 
 
 class Pointwise(NamedTuple):
@@ -34,16 +34,16 @@ class Pointwise(NamedTuple):
 
     Attributes
     ----------
-    python, c : str
-        Expressions with ``{0}`` and so on for the operands, in the dtypes of `operands`.
+    text : str
+        An expression of C with ``{0}`` and so on for the operands, in the dtypes of
+        `operands`.
     operands : tuple of dtype
         What the operands are converted to.
     result : dtype
         What the value of the expression is converted to.
     """
 
-    python: str
-    c: str
+    text: str
     operands: tuple[np.dtype[Any], ...]
     result: np.dtype[Any]
 
@@ -52,14 +52,13 @@ class _Expression(NamedTuple):
     """An expression, and the kinds of dtypes for which its bits are those of a ufunc."""
 
     kinds: str
-    python: str
-    c: str = ""
+    text: str
 
 
-def _wrapping(python: str, c: str) -> _Expression:
+def _wrapping(text: str) -> _Expression:
     """Write arithmetic of integers, which C defines for unsigned ones alone."""
-    text = c.replace("{0}", f"({_WIDE}){{0}}").replace("{1}", f"({_WIDE}){{1}}")
-    return _Expression("iu", python, f"({text})")
+    text = text.replace("{0}", f"({_WIDE}){{0}}").replace("{1}", f"({_WIDE}){{1}}")
+    return _Expression("iu", f"({text})")
 
 
 _WIDE = "unsigned long long"
@@ -67,38 +66,36 @@ _WIDE = "unsigned long long"
 _ROWS: Mapping[str, Sequence[_Expression]] = {
     "add": [
         _Expression("f", "{0} + {1}"),
-        _wrapping("{0} + {1}", "{0} + {1}"),
+        _wrapping("{0} + {1}"),
         _Expression("b", "{0} | {1}"),
     ],
-    "subtract": [_Expression("f", "{0} - {1}"), _wrapping("{0} - {1}", "{0} - {1}")],
+    "subtract": [_Expression("f", "{0} - {1}"), _wrapping("{0} - {1}")],
     "multiply": [
         _Expression("f", "{0} * {1}"),
-        _wrapping("{0} * {1}", "{0} * {1}"),
+        _wrapping("{0} * {1}"),
         _Expression("b", "{0} & {1}"),
     ],
     "divide": [_Expression("f", "{0} / {1}")],
-    "square": [_Expression("f", "{0} * {0}"), _wrapping("{0} * {0}", "{0} * {0}")],
-    "reciprocal": [_Expression("f", "{one} / {0}", "1 / {0}")],
-    "negative": [_Expression("f", "-{0}"), _wrapping("-{0}", "0 - {0}")],
+    "square": [_Expression("f", "{0} * {0}"), _wrapping("{0} * {0}")],
+    "reciprocal": [_Expression("f", "1 / {0}")],
+    "negative": [_Expression("f", "-{0}"), _wrapping("0 - {0}")],
     "positive": [_Expression("iuf", "{0}")],
     "absolute": [
-        _Expression("f", "abs({0})", "fabs({0})"),
-        _Expression(
-            "i", "abs({0})", f"({{0}} < 0 ? 0 - ({_WIDE}){{0}} : ({_WIDE}){{0}})"
-        ),
+        _Expression("f", "fabs({0})"),
+        _Expression("i", f"({{0}} < 0 ? 0 - ({_WIDE}){{0}} : ({_WIDE}){{0}})"),
         _Expression("bu", "{0}"),
     ],
-    "sqrt": [_Expression("f", "np.sqrt({0})", "sqrt({0})")],
+    "sqrt": [_Expression("f", "sqrt({0})")],
     "floor": [
-        _Expression("f", "np.floor({0})", "floor({0})"),
+        _Expression("f", "floor({0})"),
         _Expression("biu", "{0}"),
     ],
-    "ceil": [_Expression("f", "np.ceil({0})", "ceil({0})"), _Expression("biu", "{0}")],
+    "ceil": [_Expression("f", "ceil({0})"), _Expression("biu", "{0}")],
     "trunc": [
-        _Expression("f", "np.trunc({0})", "trunc({0})"),
+        _Expression("f", "trunc({0})"),
         _Expression("biu", "{0}"),
     ],
-    "rint": [_Expression("f", "np.rint({0})", "rint({0})")],
+    "rint": [_Expression("f", "rint({0})")],
     "equal": [_Expression("biuf", "{0} == {1}")],
     "not_equal": [_Expression("biuf", "{0} != {1}")],
     "less": [_Expression("biuf", "{0} < {1}")],
@@ -108,19 +105,15 @@ _ROWS: Mapping[str, Sequence[_Expression]] = {
     "logical_and": [_Expression("b", "{0} & {1}")],
     "logical_or": [_Expression("b", "{0} | {1}")],
     "logical_xor": [_Expression("b", "{0} ^ {1}")],
-    "logical_not": [_Expression("b", "{0} ^ True", "!{0}")],
+    "logical_not": [_Expression("b", "!{0}")],
     "bitwise_and": [_Expression("biu", "{0} & {1}")],
     "bitwise_or": [_Expression("biu", "{0} | {1}")],
     "bitwise_xor": [_Expression("biu", "{0} ^ {1}")],
-    "invert": [_Expression("iu", "~{0}"), _Expression("b", "{0} ^ True", "!{0}")],
+    "invert": [_Expression("iu", "~{0}"), _Expression("b", "!{0}")],
     "isnan": [_Expression("f", "{0} != {0}")],
     # Of floats, which of -0.0 and 0.0 is the greater one depends on the processor.
-    "maximum": [
-        _Expression("biu", "({0} if {0} >= {1} else {1})", "({0} >= {1} ? {0} : {1})")
-    ],
-    "minimum": [
-        _Expression("biu", "({0} if {0} <= {1} else {1})", "({0} <= {1} ? {0} : {1})")
-    ],
+    "maximum": [_Expression("biu", "({0} >= {1} ? {0} : {1})")],
+    "minimum": [_Expression("biu", "({0} <= {1} ? {0} : {1})")],
 }
 
 # What CuPy computes with functions of CUDA, of floats alone; there the same expression in
@@ -128,28 +121,28 @@ _ROWS: Mapping[str, Sequence[_Expression]] = {
 _NAN = "NAN"
 _ON_DEVICE: Mapping[str, tuple[_Expression, ...]] = {
     **{
-        name: (_Expression("f", "", f"{name.replace('arc', 'a')}({{0}})"),)
+        name: (_Expression("f", f"{name.replace('arc', 'a')}({{0}})"),)
         for name in (
             *("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "expm1", "log"),
             *("log2", "log10", "log1p", "cbrt", "arcsin", "arccos", "arctan"),
             *("arcsinh", "arccosh", "arctanh"),
         )
     },
-    "hypot": (_Expression("f", "", "hypot({0}, {1})"),),
-    "arctan2": (_Expression("f", "", "atan2({0}, {1})"),),
-    "power": (_Expression("f", "", "pow({0}, {1})"),),
+    "hypot": (_Expression("f", "hypot({0}, {1})"),),
+    "arctan2": (_Expression("f", "atan2({0}, {1})"),),
+    "power": (_Expression("f", "pow({0}, {1})"),),
     "maximum": (
         _Expression(
-            "f", "", f"({{0}} != {{0}} | {{1}} != {{1}} ? {_NAN} : fmax({{0}}, {{1}}))"
+            "f", f"({{0}} != {{0}} | {{1}} != {{1}} ? {_NAN} : fmax({{0}}, {{1}}))"
         ),
     ),
     "minimum": (
         _Expression(
-            "f", "", f"({{0}} != {{0}} | {{1}} != {{1}} ? {_NAN} : fmin({{0}}, {{1}}))"
+            "f", f"({{0}} != {{0}} | {{1}} != {{1}} ? {_NAN} : fmin({{0}}, {{1}}))"
         ),
     ),
 }
-_CHOICE = Pointwise("({1} if {0} else {2})", "({0} ? {1} : {2})", (), np.dtype(bool))
+_CHOICE = Pointwise("({0} ? {1} : {2})", (), np.dtype(bool))
 _NUMBERS = (bool, int, float)
 _WEAK = (int, float)
 
@@ -157,7 +150,7 @@ _WEAK = (int, float)
 def pointwise_of(node: Node, kind: str = CPU.name) -> Pointwise | None:
     """Return the expression of a call on arrays of a kind; None if it is not in the table.
 
-    For ``"cuda"`` there are functions more, which have an expression in C alone.
+    For ``"cuda"`` there are functions more.
     """
     op = node.target
     if node.op != CALL or not isinstance(op, RuleTable) or op.namespace != "np":
@@ -210,7 +203,7 @@ def _of_ufunc(
     row = next((row for row in rows if kind in row.kinds), None)
     if row is None or not _fits(values, operands[0]):
         return None
-    return Pointwise(row.python, row.c or row.python, tuple(operands), result)
+    return Pointwise(row.text, tuple(operands), result)
 
 
 def _of_choice(
@@ -234,14 +227,14 @@ def _of_conversion(
     is_lossy = wanted.kind == "b" or (given.kind == "f" and wanted.kind in "iu")
     if is_lossy and given != wanted:
         return None
-    return Pointwise("{0}", "{0}", (wanted,), wanted)
+    return Pointwise("{0}", (wanted,), wanted)
 
 
 def _of_view(
     values: Sequence[Any], dtypes: Sequence[Any], wanted: np.dtype[Any]
 ) -> Pointwise | None:
     """Return the line of np.broadcast_to, whose elements are those of its operand."""
-    return Pointwise("{0}", "{0}", (wanted,), wanted) if _is_known(wanted) else None
+    return Pointwise("{0}", (wanted,), wanted) if _is_known(wanted) else None
 
 
 _Find = Callable[[Sequence[Any], Sequence[Any], np.dtype[Any]], Pointwise | None]
@@ -451,63 +444,29 @@ C_TYPES = {
 }
 
 
-def in_python(program: ElementProgram) -> tuple[str, dict[str, Any]]:
-    """Return the text of a function ``fused`` of one element, and the names in it."""
-    names: dict[str, Any] = {"np": np}
-
-    def cast(text: str, dtype: np.dtype[Any]) -> str:
-        names[dtype.name] = dtype.type
-        return f"{dtype.name}({text})"
-
-    def literal(value: Any) -> str:
-        name = f"c{len(names)}"
-        names[name] = value
-        return name
-
-    lines = [f"def fused({', '.join([name for name, _ in program.inputs])}):"]
-    pairs = _expressions(program, "python", cast, literal)
-    lines += [f"    {name} = {expression}" for name, expression in pairs]
-    lines += [f"    return {program.lines[-1].name}", ""]
-    return "\n".join(lines), names
-
-
 def in_c(program: ElementProgram, result: str) -> str:
     """Return statements that compute one element, and assign it to `result`.
 
     They hold for C++ and CUDA, where ``sqrt`` and the like are those of the operand.
     """
-
-    def cast(text: str, dtype: np.dtype[Any]) -> str:
-        return f"({C_TYPES[dtype.name]})({text})"
-
-    lines = [
-        f"const {C_TYPES[line.pointwise.result.name]} {name} = {expression};"
-        for line, (name, expression) in zip(
-            program.lines, _expressions(program, "c", cast, _c_literal), strict=True
-        )
-    ]
+    lines = []
+    for name, pointwise, operands in program.lines:
+        texts = [
+            _c_literal(np.frombuffer(value, wanted)[0])
+            if isinstance(value, bytes)
+            else value
+            if dtype == wanted
+            else _cast(value, wanted)
+            for (value, dtype), wanted in zip(operands, pointwise.operands, strict=True)
+        ]
+        kind = C_TYPES[pointwise.result.name]
+        expression = _cast(pointwise.text.format(*texts), pointwise.result)
+        lines.append(f"const {kind} {name} = {expression};")
     return "\n".join([*lines, f"{result} = {program.lines[-1].name};"])
 
 
-def _expressions(
-    program: ElementProgram,
-    language: str,
-    cast: Callable[[str, np.dtype[Any]], str],
-    literal: Callable[[Any], str],
-) -> list[tuple[str, str]]:
-    """Return the name and the expression of each line."""
-    found = []
-    for name, pointwise, operands in program.lines:
-        texts = []
-        for (value, dtype), wanted in zip(operands, pointwise.operands, strict=True):
-            if isinstance(value, bytes):
-                texts.append(literal(np.frombuffer(value, wanted)[0]))
-            else:
-                texts.append(value if dtype == wanted else cast(value, wanted))
-        form: str = getattr(pointwise, language)
-        one = literal(pointwise.result.type(1)) if "{one}" in form else ""
-        found.append((name, cast(form.format(*texts, one=one), pointwise.result)))
-    return found
+def _cast(text: str, dtype: np.dtype[Any]) -> str:
+    return f"({C_TYPES[dtype.name]})({text})"
 
 
 def _c_literal(value: Any) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import CPU, device_of, is_array, is_traced
 from customop.arrays.nested import Structure, flatten, unflatten
+from customop.arrays.stand_ins import entered
 from customop.compiling.call_code import CallArguments, CallLines, Original
 from customop.compiling.capture import CapturedCall, keep_what_warns
 from customop.compiling.surroundings import Surroundings
@@ -246,7 +247,7 @@ class LevelGraph(ABC):
         with interpreter:
             positional, named = unflatten(structure, given)
             fn = with_generators(self.fn, trace.generator_of)
-            result = fn(*positional, **named)
+            result = entered(fn)(*positional, **named)
             self._check_arguments(
                 given, before, flatten((positional, named)), structure
             )

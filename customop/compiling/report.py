@@ -11,6 +11,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import describe
 from customop.compiling.call_code import CallArguments
 from customop.compiling.entries import Entry
+from customop.compiling.repeated_steps import repeated_steps
 from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
@@ -91,6 +92,8 @@ class CompileReport(Frozen):
     title : str
         The function.
     backend : str or callable
+    why : str
+        Why it is the default and not ``"native"``; empty if one was asked for.
     entries : tuple of Entry
         What was compiled and is kept, in order.
     forgotten : tuple of EntryFacts
@@ -104,6 +107,7 @@ class CompileReport(Frozen):
 
     title: str
     backend: Any
+    why: str
     entries: tuple[Entry, ...]
     forgotten: tuple[EntryFacts, ...] = ()
     count: int = 0
@@ -126,7 +130,7 @@ class CompileReport(Frozen):
     def _lines(self) -> Iterator[str]:
         times = {0: "not called yet", 1: "compiled once", 2: "compiled twice"}
         count = self.count
-        backend = shown(self.backend)
+        backend = f"{shown(self.backend)}{f' ({self.why})' if self.why else ''}"
         how_often = times.get(count, f"compiled {count} times")
         yield f"{self.title}, back end {backend}, {how_often}"
         for facts in self.forgotten:
@@ -159,6 +163,13 @@ def lines_of(entry: Entry) -> Iterator[str]:
     if entry.found is None or entry.module is None:
         return
     yield from _symbolic(entry)
+    steps = repeated_steps(entry.module.graph)
+    if steps:
+        count = len(entry.module.graph.nodes)
+        yield (
+            f"{count} nodes, about {steps} times the same steps: co.scan or co.fori_loop "
+            "would compile them once"
+        )
     if entry.found.why_fixed:
         yield f"only for these sizes: {entry.found.why_fixed}"
     names = [*entry.arguments]
@@ -235,7 +246,8 @@ def reason_for(
     parts += [f"{label} was written" for label in nearest.surroundings.written()]
     return (
         "; ".join(parts)
-        or "arguments lie otherwise in memory, or a container or the order of keys changed"
+        or "arguments lie otherwise in memory, or a container, a class or the order of"
+        " keys changed"
     )
 
 
@@ -305,7 +317,8 @@ def report_html(report: CompileReport) -> str:
     how_often = badge(
         f"compiled {counted(count, 'time')}", "plain" if count else "soft"
     )
-    back_end = element("span", "back end ", mono(shown(report.backend)))
+    why = f" ({report.why})" if report.why else ""
+    back_end = element("span", "back end ", mono(shown(report.backend)), why)
     blocks: list[Child] = [title(report.title, "compiled function", how_often)]
     blocks.append(element("div", back_end, class_="lead"))
     if report.forgotten:

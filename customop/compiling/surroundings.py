@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import math
 import os
+from abc import ABCMeta, get_cache_token
 from collections import deque
 from collections.abc import (
     Callable,
@@ -12,14 +13,14 @@ from collections.abc import (
     Container,
     Iterable,
     Iterator,
+    Mapping,
     MutableMapping,
     Sequence,
 )
 from dataclasses import is_dataclass
 from enum import Enum
-from operator import is_
+from operator import attrgetter, is_
 from types import (
-    BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
@@ -32,7 +33,7 @@ import numpy as np
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
-from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque
+from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
 from customop.errors import GraphError
 from customop.graph.passes import frozen_key
@@ -208,6 +209,25 @@ class WatchedName(HeldName):
         return number_test(place, self.value, bind)
 
 
+class WatchedNames(NamedTuple):
+    """A namespace of which all names are read, and which there were.
+
+    Attributes
+    ----------
+    owner : dict
+    names : list of str
+    label : str
+    """
+
+    owner: Any
+    names: list[str]
+    label: str
+
+    def test(self, bind: Bind) -> str:
+        """Return a condition for it to have the same names."""
+        return f"[*{bind('space', self.owner)}] == {bind('names_there', self.names)}"
+
+
 class WatchedContainer(NamedTuple):
     """A list, dict or set, and what was in it.
 
@@ -247,13 +267,26 @@ class WatchedContainer(NamedTuple):
         """Return whether something was taken out of it."""
         return len(items_of(self.owner)) < len(self.items)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Return whether other items, which no transform made, are where these were."""
+        now, count = items_of(self.owner), len(self.items)
+        if isinstance(self.owner, dict | MappingProxyType):  # the keys come first
+            half = count // 2
+            pairs = zip(self.items[:half], self.items[half:], strict=True)
+            return any(_differ(v, self.owner.get(k, v)) for k, v in pairs)
+        is_ordered = isinstance(self.owner, list | deque)
+        return is_ordered and len(now) >= count and any(map(_differ, self.items, now))
+
     def restore(self) -> None:
-        """Put back what was taken out."""
+        """Put back what was taken out or replaced."""
         if isinstance(self.owner, dict):
             half = len(self.items) // 2
             items: Any = zip(self.items[:half], self.items[half:], strict=True)
         else:
             items = self.items
+        if isinstance(self.owner, MappingProxyType):
+            return  # nobody but its maker can
         self.owner.clear()
         (
             self.owner.extend
@@ -347,6 +380,11 @@ class WatchedBuffer(NamedTuple):
         """Return whether it holds the same bytes."""
         return bytes(self.owner) == self.content
 
+    def restore(self) -> None:
+        """Put the bytes back."""
+        with memoryview(self.owner) as view, view.cast("B") as flat:
+            flat[:] = self.content
+
 
 class WatchedArray(NamedTuple):
     """An array that NumPy alone may have read, and its bytes.
@@ -364,13 +402,21 @@ class WatchedArray(NamedTuple):
 
     def test(self, bind: Bind) -> str:
         """Return a condition for it to hold the same."""
-        name = bind("array", self.owner)
-        return f"{name}.tobytes() == {bind('bytes', self.copy.tobytes())}"
+        name, dtype = bind("array", self.owner), bind("dtype", self.copy.dtype)
+        form = f"{name}.shape == {self.copy.shape} and {name}.dtype == {dtype}"
+        return f"{form} and {name}.tobytes() == {bind('bytes', self.copy.tobytes())}"
 
     @property
     def is_same(self) -> bool:
         """Return whether it holds the same."""
         return bool(self.owner.tobytes() == self.copy.tobytes())
+
+
+def _differ(before: Any, now: Any) -> bool:
+    """Return whether there is another object, which is not a value of a transform."""
+    if now is before or is_traced(now):
+        return False
+    return type(now) is not type(before) or is_array(now) or bool(now != before)
 
 
 def items_of(owner: Any) -> list[Any]:
@@ -408,6 +454,9 @@ def codes_tests(functions: Iterable[FunctionType], bind: Bind) -> Iterator[str]:
             yield f"{name}.__kwdefaults__ is {bind('defaults', fn.__kwdefaults__)}"
 
 
+# Marks what may read any name, among values that cannot be watched.
+ANYTHING: object = object()
+
 # ---- surroundings ----
 # Values that a function uses and does not take as arguments, and whether they changed.
 #
@@ -435,7 +484,14 @@ class Surroundings(Walk):
     buffers : list of WatchedBuffer
     hidden : list of pairs
         Values that cannot be watched, and their labels: iterators of Python, which the
-        function would use up, arrays of other libraries, and what runs texts as code.
+        function would use up, arrays of other libraries, and what may read any name.
+    objects : list
+        Those whose attributes are read, so that their classes count.
+    classes : dict
+        Classes whose attributes are read -> their namespaces, and how many names are
+        there: names that are added may be found first, or run without being named.
+    spaces : list of WatchedNames
+        Namespaces of which all names are read.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
@@ -448,6 +504,10 @@ class Surroundings(Walk):
         self.arrays: list[WatchedArray] = []
         self.buffers: list[WatchedBuffer] = []
         self.hidden: list[tuple[Any, str]] = []
+        self.objects: dict[int, Any] = {}
+        self.classes: dict[type, tuple[Mapping[str, Any], int]] = {}
+        self.spaces: dict[int, WatchedNames] = {}
+        self.asks_classes: bool = False
         self.is_plain: bool = True
         # Arrays as they were before the function ran.
         self._copies: list[WatchedArray] = []
@@ -460,8 +520,12 @@ class Surroundings(Walk):
         if is_array(value) or is_generator(value):
             is_running = is_traced(value) and value.interpreter.alive
             self.is_plain = self.is_plain and not is_running and not is_fake(value)
-            if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
+            if isinstance(value, _IN_MEMORY) and value.nbytes <= _MOST_BYTES:
                 self._copies.append(WatchedArray(value, value.copy(), label))
+            if isinstance(value, np.ndarray) and value.dtype.hasobject:
+                self.go_on(value.ravel().tolist(), label)
+            if getattr(value, "__dict__", None):  # of a subclass
+                super().look_at_object(value, label)
             return False
         if is_opaque(value):
             self.hidden.append((value, label))
@@ -475,8 +539,8 @@ class Surroundings(Walk):
     def look_at_object(self, value: Any, label: str) -> None:
         """Watch bytes, or the attributes of an object."""
         size = _size_of_buffer(value)
-        is_iterator = isinstance(value, Iterator)
-        is_used_up = is_iterator and type(value).__module__ in _ITERATORS
+        is_iterator = isinstance(value, Iterator) or hasattr(type(value), "get_nowait")
+        is_used_up = is_iterator and module_of(type(value)) in _ITERATORS
         if is_used_up:
             self.hidden.append((value, label))
         elif size is None:
@@ -486,18 +550,31 @@ class Surroundings(Walk):
 
     def reads(self, slot: HeldName) -> None:
         """Watch a name."""
-        if not isinstance(
-            slot.value, ModuleType | type | BuiltinFunctionType | np.ufunc
-        ):
-            self.slots.append(WatchedName(*slot))
+        self.slots.append(WatchedName(*slot))
 
     def lacks(self, slot: HeldName, found: Any) -> None:
         """Watch for a name that is not there yet."""
-        if found is eval or found is exec:
-            self.hidden.append((found, found.__name__))
+        self.asks_classes |= found is isinstance or found is issubclass
         is_own = isinstance(slot.owner, dict)
         is_default = is_own and found is not GONE and not _is_called(found)
         (self.slots if is_default else self.missing).append(WatchedName(*slot))
+
+    def reads_anything(self, name: str) -> None:
+        """Note what cannot be watched."""
+        self.hidden.append((ANYTHING, name))
+
+    def holds_object(self, value: Any) -> None:
+        """Watch the class of an object."""
+        self.objects[id(value)] = value
+
+    def holds_class(self, cls: type, names: Mapping[str, Any]) -> None:
+        """Watch for names that are added to a class."""
+        self.classes.setdefault(cls, (names, len(names)))
+
+    def holds_names(self, names: Any, owner: Any, label: str) -> None:
+        """Watch for other names in a namespace."""
+        if not isinstance(owner, type):  # those are watched for further names
+            self.spaces.setdefault(id(names), WatchedNames(names, [*names], label))
 
     def holds(self, container: Any, label: str) -> None:
         """Watch a container that can change."""
@@ -558,11 +635,11 @@ class Surroundings(Walk):
         return next(lines, "")
 
     def emptied(self) -> list[WatchedContainer]:
-        """List the containers from which something was taken."""
+        """List the containers from which something was taken, or in which it was replaced."""
         contents = [
             kept for kept in self.contents if isinstance(kept, WatchedContainer)
         ]
-        return [kept for kept in contents if kept.has_fewer]
+        return [kept for kept in contents if kept.has_fewer or kept.is_replaced]
 
     def note_written(self) -> None:
         """Watch only the start of a container to which the function has added itself."""
@@ -573,12 +650,15 @@ class Surroundings(Walk):
             elif (start := start_of(contents)) is not None:
                 kept.append(start)
         self.contents = kept
-        self.buffers = [buffer for buffer in self.buffers if buffer.is_same]
 
     def tests(self, bind: Bind) -> Iterator[str]:
         """Yield the conditions for all of them."""
+        yield from self._class_tests(bind)
+        yield from (space.test(bind) for space in self.spaces.values())
         gone: dict[int, tuple[Any, list[str]]] = {}
         for slot in (*self.slots, *self.missing):
+            if isinstance(slot.owner, MappingProxyType) and slot.value is GONE:
+                continue  # the number of names of the class counts
             if slot.value is GONE and slot.owner is not os.environ:
                 gone.setdefault(id(slot.owner), (slot.owner, []))[1].append(slot.key)
             else:
@@ -590,13 +670,43 @@ class Surroundings(Walk):
         others = [fn for fn in self.functions if fn is not self._items[0][0]]
         yield from codes_tests(others, bind)
 
+    def _class_tests(self, bind: Bind) -> Iterator[str]:
+        """Yield conditions for objects to have their classes, and these their bases."""
+        if self.objects:
+            objects = [*self.objects.values()]
+            kinds = bind("kinds", [*map(type, objects)])
+            yield f"[*map(type, {bind('objects', objects)})] == {kinds}"
+        if self.classes:
+            spaces, counts = map(list, zip(*self.classes.values(), strict=True))
+            orders = [*map(_ORDER, self.classes)]
+            yield f"[*map(len, {bind('spaces', spaces)})] == {bind('counts', counts)}"
+            yield (
+                f"[*map({bind('order_of', _ORDER)}, {bind('classes', [*self.classes])})]"
+                f" == {bind('orders', orders)}"
+            )
+        if self.asks_classes and any(isinstance(c, ABCMeta) for c in self.classes):
+            token = bind("token", get_cache_token)
+            yield f"{token}() == {get_cache_token()}"
 
+
+# The bases of a class, in order; assigning `__bases__` changes it.
+_ORDER = attrgetter("__mro__")
+# Arrays, and scalars that are written in place.
+_IN_MEMORY = (np.ndarray, np.void)
 # Larger arrays are not compared: a copy of 16 MB takes 3 ms.
 _MOST_BYTES = 1 << 24
 # Those whose bytes each call compares: 16 kB take 0.5 us.
 _MOST_COMPARED = 1 << 14
 # Modules of the iterators that a function can only use up.
-_ITERATORS = ("builtins", "itertools", "_collections", "_csv")
+_ITERATORS = (
+    "builtins",
+    "itertools",
+    "_collections",
+    "_csv",
+    "queue",
+    "_queue",
+    "numpy",
+)
 
 
 def _size_of_buffer(value: Any) -> int | None:
@@ -616,10 +726,11 @@ def _is_called(value: Any) -> bool:
 def refuse_hidden(title: str, around: str, surroundings: Surroundings) -> None:
     """Raise for values that cannot be watched, which a graph would keep as they are."""
     for value, label in surroundings.hidden:
-        if value is eval or value is exec:
-            what = f"{label}(), which may read any name"
+        if value is ANYTHING:
+            is_attribute = label.endswith("__") or label.startswith("f_")
+            what = f"{label if is_attribute else label + '()'}, which may read any name"
             do = "call it outside, and pass what it returns as an argument"
-        elif isinstance(value, Iterator):
+        elif isinstance(value, Iterator) or module_of(type(value)) in _ITERATORS:
             what = f"{label}, a {type(value).__name__}: its graph"
             what += " would use the same items again and again"
             do = "call next() outside, and pass what it returns as an argument; or pass a"

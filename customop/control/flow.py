@@ -11,6 +11,7 @@ import numpy as np
 from customop.arrays.fake import make_fake
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flatten, unflatten
+from customop.arrays.stand_ins import entered
 from customop.control.carry import (
     LeafType,
     as_predicate,
@@ -112,6 +113,7 @@ def cond(
     """
     check_function("cond", true_fn)
     check_function("cond", false_fn)
+    true_fn, false_fn = entered(true_fn), entered(false_fn)
     if isinstance(pred, Symbolic):
         pred = as_predicate(pred) if tracing() else bool(pred)
     if tracing() and truth(pred, "cond: pred") is None:
@@ -251,6 +253,7 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     """
     check_function("while_loop", cond_fn)
     check_function("while_loop", body_fn)
+    cond_fn, body_fn = entered(cond_fn), entered(body_fn)
     if open_modes and tracing():
         return captured_while(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
     return repeat(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
@@ -363,6 +366,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
     array([1, 2, 4, 8])
     """
     check_function("fori_loop", body)
+    body = entered(body)
     start, stop = as_limit(lower, "lower"), as_limit(upper, "upper")
     if is_size(start):
         body, start, stop = shifted(start, body), 0, stop - start
@@ -467,8 +471,21 @@ def scan(
     (np.float64(6.0), array([0., 2., 9.]))
     >>> co.grad(lambda x: co.scan(step, 0.0, x)[1].sum())(np.array([1.0, 2.0, 3.0]))
     array([5., 4., 3.])
+
+    From the last row to the first, and steps without rows:
+
+    >>> co.scan(step, 0.0, np.array([1.0, 2.0, 3.0]), reverse=True)
+    (np.float64(6.0), array([5., 6., 0.]))
+    >>> co.scan(lambda x, _: (x / 2, x), 8.0, None, length=3)
+    (1.0, array([8., 4., 2.]))
+
+    A gradient that keeps only the carries, and runs each step again:
+
+    >>> co.grad(lambda x: co.scan(step, 0.0, x, checkpoint=True)[0])(np.ones(2))
+    array([1., 1.])
     """
     check_function("scan", f)
+    f = entered(f)
     check_flag("reverse", reverse)
     check_flag("checkpoint", checkpoint)
     if not tracing():
@@ -560,7 +577,7 @@ def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
     {'sum': array([ 3., 12.])}
     """
     check_function("map", f)
-
+    f = entered(f)
     if tracing():
         count = Slices(xs, None, "map").count
         given = ((), xs, count, False, False, "map")

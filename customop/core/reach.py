@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import builtins
-import dis
 import gc
 import sys
-from collections import ChainMap, UserDict, UserList, deque
+from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import cache, cached_property, partial
-from operator import attrgetter
+from enum import Enum
+from functools import cache, cached_property, cmp_to_key, partial, partialmethod
+from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -23,11 +24,22 @@ from types import (
     ModuleType,
 )
 from typing import Any, ClassVar, NamedTuple
-from weakref import ProxyTypes
+from weakref import ProxyTypes, WeakKeyDictionary, WeakSet, WeakValueDictionary
 from weakref import ref as weakref
 
 import numpy as np
 
+from customop.core.code_names import (
+    ANY_BY_TEXT,
+    BY_TEXT,
+    CALLED,
+    SELDOM,
+    UNNOTED,
+    CodeNames,
+    all_names_in,
+    is_generated,
+    names_in,
+)
 from customop.core.table import RuleTable
 from customop.errors import GENERATED
 
@@ -58,8 +70,12 @@ class Walk:
         Those of them that may be missing without an error.
     takes_any : bool
         Whether code names attributes of objects by texts.
+    computes_names : bool
+        Whether it computes such texts, so that they may be any.
     catches : bool
         Whether code catches errors, so that any attribute may be missing.
+    special : set of str
+        Special methods that the code calls, of those that code seldom calls.
     """
 
     # Whether all attributes of an object are looked at, also those that no code names.
@@ -71,7 +87,9 @@ class Walk:
         self.names: set[str] = set()
         self.asked: set[str] = set()
         self.takes_any: bool = self.takes_all
+        self.computes_names: bool = False
         self.catches: bool = False
+        self.special: set[str] = set()
         self._objects: list[tuple[Any, str]] = []
         # Objects that were looked at, and how many names were known then.
         self._looked: dict[int, tuple[int, ...]] = {}
@@ -86,12 +104,18 @@ class Walk:
         while self._waiting:
             while self._waiting:
                 value, label = self._waiting.pop()
-                if type(value) not in _LEAVES and id(value) not in self.seen:
+                if type(value) in _LEAVES:
+                    if type(value) in ProxyTypes:
+                        self._proxy(value, label)
+                elif id(value) not in self.seen:
                     self.seen[id(value)] = value
                     if self.enters(value, label):
                         self._enter(value, label)
             # An object is looked at by the attributes that any of the code names.
-            now = (len(self.names), len(self.asked), self.takes_any, self.catches)
+            now = (
+                *(len(self.names), len(self.asked), len(self.special)),
+                *(self.takes_any, self.computes_names, self.catches),
+            )
             for item, label in self._objects:
                 if self._looked.get(id(item)) != now:
                     self._looked[id(item)] = now
@@ -115,6 +139,18 @@ class Walk:
     def holds(self, container: Any, label: str) -> None:
         """Take note of a container whose items are reached."""
 
+    def holds_names(self, names: Any, owner: Any, label: str) -> None:
+        """Take note of a namespace of which code may read all names."""
+
+    def holds_object(self, value: Any) -> None:
+        """Take note of an object whose attributes are looked at."""
+
+    def holds_class(self, cls: type, names: Mapping[str, Any]) -> None:
+        """Take note of a class whose attributes are looked at."""
+
+    def reads_anything(self, name: str) -> None:
+        """Take note of a name by which code may read whatever there is."""
+
     def holds_keywords(self, keywords: dict[str, Any], label: str) -> None:
         """Take note of the keyword defaults of a function, or those of a partial."""
         self.holds(keywords, label)
@@ -125,10 +161,10 @@ class Walk:
 
     def is_foreign_class(self, cls: type) -> bool:
         """Return whether a class is not looked at."""
-        module = cls.__module__
+        module = module_of(cls)
         if module == "builtins" and cls.__flags__ & _MADE_BY_CODE:
             return False  # its module has no name
-        return self.is_foreign(module if isinstance(module, str) else None)
+        return self.is_foreign(module)
 
     def names_in(self, code: CodeType) -> CodeNames:
         """Return the names in a code object."""
@@ -160,6 +196,8 @@ class Walk:
         self.holds(value, label)
         if value is sys.modules:
             return  # all that the process has; code names the modules that it uses
+        if type(value) not in CONTAINERS:
+            self._objects.append((value, label))
         is_mapping = isinstance(value, dict | MappingProxyType)
         self.go_on([*value.values()] if is_mapping else [*value], label)
 
@@ -169,14 +207,36 @@ class Walk:
     def _partial(self, value: partial[Any], label: str) -> None:
         self.go_on([value.func, *value.args], label)
         self._keywords(value.keywords, label)
+        if value.__dict__:
+            self._objects.append((value, label))
+
+    def _builtin(self, value: Any, label: str) -> None:
+        """Look at what a builtin method is bound to, such as ``table.get``."""
+        self._called(value)
+        self.go_on([value.__self__], label)
+
+    def _proxy(self, value: Any, label: str) -> None:
+        with suppress(ReferenceError):  # of an object that is gone
+            self.go_on([value.__init__.__self__], label)
+
+    def _called(self, fn: Any) -> None:
+        """Note a function of Python that takes attributes by texts, under any name."""
+        is_known = fn.__name__ in BY_TEXT and is_installed(fn.__module__ or "")
+        if is_known and not self.takes_all:
+            self.takes_any = self.computes_names = True
 
     def _variable(self, value: ContextVar[Any], _: str) -> None:
         members = Members(value)
         self._slot(members, value.name, members[value.name], f"'{value.name}'")
 
-    def _getter(self, value: attrgetter[Any], _: str) -> None:
-        texts = value.__reduce__()[1]
-        self.names |= {part for text in texts for part in text.split(".")}
+    def _getter(self, value: attrgetter[Any] | methodcaller, _: str) -> None:
+        reduced: Any = value.__reduce__()
+        made_by, texts = reduced[:2]
+        if isinstance(value, methodcaller):  # with keywords it is made by a partial
+            texts = (*getattr(made_by, "args", ()), *texts)[:1]
+        found = {part for text in texts for part in text.split(".")}
+        self.names |= found
+        self.asked |= found
 
     def look_at_object(self, value: Any, label: str) -> None:
         """Look at the attributes of an object, and at what it wraps."""
@@ -184,6 +244,10 @@ class Walk:
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict) and "__wrapped__" in own:
             self._waiting.append((own["__wrapped__"], ""))
+        if isinstance(value, Enum):
+            self.go_on([value._value_])
+        if module_of(type(value)).startswith("numpy.polynomial."):
+            self.go_on([own])
 
     def go_on(self, values: Iterable[Any], label: str = "") -> None:
         """Look at further values."""
@@ -197,6 +261,8 @@ class Walk:
         if fn.__dict__:
             self.go_on([*vars(fn).values()])
         is_foreign = self._is_foreign_function(fn)
+        if is_foreign:
+            self._called(fn)
         names = fn.__code__.co_freevars
         for name, cell in zip(names, fn.__closure__ or (), strict=True):
             if is_foreign:
@@ -222,14 +288,23 @@ class Walk:
         self.names |= found.attributes
         self.asked |= found.asked
         self.takes_any |= found.takes_any
+        self.computes_names |= found.computes_names
         self.catches |= found.catches
-        self._waiting += [(sys.modules.get(name), name) for name in found.modules]
+        self.special |= found.special
+        for name in found.modules & sys.modules.keys():
+            self._slot(sys.modules, name, sys.modules[name], f"the module '{name}'")
         for name in found.globals:
             if name in known:
                 self._slot(known, name, known[name], f"the global '{name}'")
             else:
                 built_in = getattr(builtins, name, GONE)
                 self._missing(known, name, f"the global '{name}'", built_in)
+                if not isinstance(built_in, BuiltinFunctionType | type):
+                    label = f"the builtin '{name}'"
+                    self._slot(vars(builtins), name, built_in, label)
+        for name in sorted(found.unbounded):
+            if name not in known:
+                self.reads_anything(name)
 
     def _keywords(self, given: dict[str, Any], label: str) -> None:
         if given:
@@ -260,20 +335,27 @@ class Walk:
         label = label or type(value).__name__
         is_plain = not isinstance(value, type | ModuleType | FunctionType)
         is_of_user = is_plain and not self.is_foreign_class(type(value))
+        self._look_at_itself(value, is_of_user)
         found: set[str] = set()
         before: list[tuple[Any, Any]] = []
         for names, owner in self._namespaces(value):
-            if self.takes_any and is_plain and owner is value:
-                here = {*names}
+            is_foreign = owner is not value and self.is_foreign_class(owner)
+            is_any = self.takes_any and is_plain and owner is value
+            if not is_foreign and (is_any or self.computes_names):
+                here = {*names} - _UNREAD
+                self.holds_names(names, owner, label)
             else:
                 here = {key for key in self.names if key in names}
-            if owner is not value and self.is_foreign_class(owner):
+            if is_foreign:
                 for key in here - found if is_of_user else ():
                     self._shadows(before, key, names[key], label)
                 found |= here
                 continue
             if isinstance(owner, type):
-                here |= CALLED & names.keys()
+                self.holds_class(owner, names)
+                here |= self._called_of(names)
+            elif isinstance(owner, ModuleType):
+                here |= {"__getattr__"} & names.keys()
             for key in here:  # also what `super` may call
                 self._attribute(value, names, owner, key, names.get(key, GONE), label)
             for key in here - found if before else ():
@@ -283,6 +365,25 @@ class Walk:
         missing = self.names if "__getattr__" in found or self.catches else self.asked
         for key in missing - found:
             self._shadows(before, key, GONE, label)
+
+    def _look_at_itself(self, value: Any, is_of_user: bool) -> None:
+        """Take note of the class of an object, or of the name of a function or class."""
+        if is_of_user or isinstance(value, ModuleType):
+            self.holds_object(value)
+        if isinstance(value, type | FunctionType):
+            for key in self.names & _OF_DEFINITIONS:
+                if self._is_new(value, key):
+                    members = Members(value)
+                    self._slot(members, key, members[key], f"{value.__name__}.{key}")
+
+    def _called_of(self, names: Mapping[str, Any]) -> set[str]:
+        """Return the methods of a class that run without being named."""
+        found = {
+            key
+            for key, item in names.items()
+            if key[:2] == key[-2:] == "__" and isinstance(item, _METHODS)
+        }
+        return found - (SELDOM - self.special) | (CALLED & names.keys())
 
     def _namespaces(self, value: Any) -> Iterator[tuple[Any, Any]]:
         """Yield where Python looks attributes of an object up: mappings, with owners."""
@@ -309,7 +410,7 @@ class Walk:
             if self._is_new(value, key):
                 members = Members(value)
                 self._slot(members, key, members[key], text)
-        elif key in _UNNOTED:
+        elif key in UNNOTED and is_generated(item):
             self._waiting.append((item, ""))
         else:
             self._slot(names, key, item, text)
@@ -330,32 +431,46 @@ class Walk:
         **dict.fromkeys((ModuleType, type), _namespace),
         MethodType: lambda walk, v, at: walk.go_on((v.__func__, v.__self__), at),
         partial: _partial,
-        BuiltinFunctionType: lambda walk, v, at: walk.go_on(
-            [v.__self__], at
-        ),  # table.get
+        BuiltinFunctionType: _builtin,
         **dict.fromkeys(
             (classmethod, staticmethod),
             lambda walk, v, at: walk.go_on([v.__func__], at),
         ),
+        partialmethod: lambda walk, v, at: walk.go_on([v.func, v.args, v.keywords], at),
         property: lambda walk, v, at: walk.go_on([v.fget], at),
         cached_property: lambda walk, v, at: walk.go_on([v.func], at),
         **dict.fromkeys(
-            (UserDict, UserList, ChainMap),
+            (
+                *(UserDict, UserList, UserString, ChainMap),
+                *(WeakKeyDictionary, WeakValueDictionary, WeakSet),
+                *(np.poly1d, np.vectorize),
+            ),
             lambda walk, v, at: walk.go_on([vars(v)], at),
+        ),
+        **dict.fromkeys(  # written in C
+            (type(cmp_to_key(lambda a, b: 0)), np.ufunc),
+            lambda walk, v, at: walk.go_on(gc.get_referents(v), at),
+        ),
+        **dict.fromkeys(
+            (type({}.keys()), type({}.values()), type({}.items())),
+            lambda walk, v, at: walk.go_on([v.mapping], at),
         ),
         weakref: lambda walk, v, at: walk.go_on([v()], at),
         ContextVar: _variable,
-        attrgetter: _getter,
+        **dict.fromkeys((attrgetter, methodcaller), _getter),
     }
 
 
+# What Python itself puts into the namespace of a class.
+_UNREAD = frozenset(("__module__", "__dict__", "__weakref__", "__doc__"))
+# Attributes of functions and classes that no namespace of theirs holds.
+_OF_DEFINITIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 # Flag of classes that a class statement has made.
 _MADE_BY_CODE = 1 << 9
 # Classes of values that hold nothing.
-# A weak proxy holds nothing; to ask one of an object that is gone raises.
-_LEAVES = frozenset(
-    (int, float, complex, bool, str, bytes, type(None), np.ufunc, *ProxyTypes)
-)
+# To ask a weak proxy of an object that is gone raises.
+_LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), *ProxyTypes))
+_METHODS = (FunctionType, classmethod, staticmethod)
 
 
 # ---- the walk to all values of a kind ----
@@ -428,7 +543,7 @@ class ValueSearch(Walk):
     def look_at_object(self, value: Any, label: str) -> None:
         """Look at what an object holds, also one that is written in C."""
         self.is_fixed = False
-        root = type(value).__module__.partition(".")[0]
+        root = module_of(type(value)).partition(".")[0]
         if root == "customop":
             self.go_on(_functions_of(value))
         elif root not in _LASTING:
@@ -439,7 +554,7 @@ class ValueSearch(Walk):
         """Return all names in a code object, as any kind of name: that is quick."""
         _, all_names, imports = all_names_in(code)
         names = frozenset(all_names)
-        if not _ANY_BY_TEXT.isdisjoint(names):
+        if not ANY_BY_TEXT.isdisjoint(names):
             self.reads_texts, self.is_fixed = True, False
         return CodeNames(names, names, names if imports else _NONE, _NONE, False, False)
 
@@ -452,7 +567,6 @@ def _functions_of(value: Any) -> list[Any]:
     return [item for item in own.values() if isinstance(item, _CALLS)]
 
 
-_IMPORT = dis.opmap["IMPORT_NAME"]
 _NONE: frozenset[str] = frozenset()
 _CALLS = (FunctionType, MethodType, partial)
 # Values in which no others are looked for.
@@ -544,108 +658,7 @@ def content(cell: CellType) -> Any:
         return GONE
 
 
-# ---- the names in code ----
-
-
-class CodeNames(NamedTuple):
-    """The names in a code object and in those inside it.
-
-    Attributes
-    ----------
-    globals, attributes, modules : frozenset of str
-    asked : frozenset of str
-        Attributes that it names by texts, so that they may be missing.
-    takes_any : bool
-        Whether it names attributes by texts.
-    catches : bool
-        Whether it catches errors, so that any attribute may be missing.
-    """
-
-    globals: frozenset[str]
-    attributes: frozenset[str]
-    modules: frozenset[str]
-    asked: frozenset[str]
-    takes_any: bool
-    catches: bool
-
-
-@cache
-def names_in(code: CodeType) -> CodeNames:
-    """Return the names in a code object and in those inside it."""
-    names: set[str] = set()
-    attributes: set[str] = set()
-    modules: set[str] = set()
-    steps = set()
-    for step in dis.get_instructions(code):
-        steps.add(step.opname)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names.add(step.argval)
-        elif step.opname in _ATTRIBUTES:
-            attributes.add(step.argval)
-        elif step.opname == "IMPORT_NAME":
-            modules.add(step.argval)
-    texts = {v for v in code.co_consts if isinstance(v, str)}
-    asked: set[str] = set()
-    takes_any = not _BY_TEXT.isdisjoint(names | attributes)
-    if takes_any:
-        asked = {*filter(str.isidentifier, texts)}
-    if "globals" in names:
-        names |= {*filter(str.isidentifier, texts)}
-    if not _MODULES_BY_TEXT.isdisjoint(names | attributes):
-        modules |= texts
-    is_named = not _CAUGHT.isdisjoint(names)
-    is_bare = "PUSH_EXC_INFO" in steps and steps.isdisjoint(_NAMED)
-    parts = [names_in(v) for v in code.co_consts if isinstance(v, CodeType)]
-    return CodeNames(
-        frozenset(names.union(*(part.globals for part in parts))),
-        frozenset((attributes | asked).union(*(part.attributes for part in parts))),
-        frozenset(modules.union(*(part.modules for part in parts))),
-        frozenset(asked.union(*(part.asked for part in parts))),
-        takes_any or any(part.takes_any for part in parts),
-        is_named or is_bare or any(part.catches for part in parts),
-    )
-
-
-_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
-# Names of what takes attributes by texts.
-_BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
-_MODULES_BY_TEXT = frozenset(("modules", "import_module", "__import__"))
-# Names of what takes globals, modules or frames, so that code may reach anything.
-_ANY_BY_TEXT = _MODULES_BY_TEXT | frozenset(
-    ("globals", "eval", "exec", "_getframe", "currentframe", "get_objects")
-)
-# Names of errors, or of what catches them, that a missing attribute or global raises.
-_CAUGHT = frozenset(
-    ("AttributeError", "NameError", "LookupError", "Exception", "BaseException")
-) | {"suppress"}
-# Steps of handlers that name an error, and of ``with``.
-_NAMED = ("CHECK_EXC_MATCH", "WITH_EXCEPT_START")
-
-
-def all_names_in(code: CodeType) -> tuple[CodeType, tuple[str, ...], bool]:
-    """Return code, all names in it and in that inside it, and whether it imports."""
-    known = _all_names.get(id(code))
-    if known is None:
-        if len(_all_names) > _MOST_CODES:
-            _all_names.clear()
-        names = {name for inner in codes_in(code) for name in inner.co_names}
-        imports = any(_IMPORT in inner.co_code[::2] for inner in codes_in(code))
-        known = _all_names[id(code)] = (code, tuple(names), imports)
-    return known
-
-
-# Identity of a code object -> itself, which stays alive, and its names: a hash of code
-# takes longer.
-_all_names: dict[int, tuple[CodeType, tuple[str, ...], bool]] = {}
-_MOST_CODES = 4096
-
-
-def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object, and those of the functions inside it."""
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from codes_in(value)
+# ---- what belongs to Python or to an installed package ----
 
 
 @cache
@@ -658,32 +671,20 @@ def is_installed(name: str) -> bool:
     return "site-packages" in file or "dist-packages" in file
 
 
+def module_of(cls: type) -> str:
+    """Return the name of the module of a class; a class of ctypes may have none."""
+    module = getattr(cls, "__module__", "")
+    return module if isinstance(module, str) else ""
+
+
 def is_opaque(value: Any) -> bool:
     """Return whether a value is an array of another library, such as a table of pandas."""
     cls = type(value)
-    module = cls.__module__
-    if not isinstance(module, str) or module.partition(".")[0] in _OPEN:
+    module = module_of(cls)
+    if module.partition(".")[0] in _OPEN:
         return False
     is_like = hasattr(cls, "shape") and hasattr(value, "dtype")
     return (is_like or hasattr(cls, "__array__")) and is_installed(module)
 
 
 _OPEN = sys.stdlib_module_names | {"numpy", "customop"}
-
-
-# ---- methods that run without being named ----
-
-_COMPARISONS = "lt le gt ge eq ne"
-_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
-_OTHERS = (
-    "call init post_init enter exit get getattr getattribute getitem len iter next"
-    " contains bool int float index array neg pos abs invert"
-)
-CALLED = frozenset(
-    [f"__{name}__" for name in (*_OTHERS.split(), *_COMPARISONS.split())]
-    + [f"__{kind}{name}__" for name in _OPERATORS.split() for kind in ("", "r", "i")]
-)
-# Those that dataclasses have by the dozen: nobody replaces them.
-_UNNOTED = frozenset(
-    f"__{name}__" for name in ("init", "post_init", *_COMPARISONS.split())
-)

@@ -245,6 +245,8 @@ class Tracer(ArrayMethods):
         raise self._lost("pickling", "the plain array that goes in")
 
     def __format__(self, spec: str) -> str:
+        if spec and self.is_concrete and self.shape == ():
+            return format(self.below, spec)  # text has no derivative
         if spec:
             raise self._lost(f"format({spec!r}) of", "print(x)")
         return repr(self)

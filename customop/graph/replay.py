@@ -275,10 +275,10 @@ def can_be_direct(op: object) -> bool:
     Its kernels take NumPy's scalars as they are, for which the call of an operator takes
     some microseconds.
     """
-    return isinstance(op, RuleTable) and op.namespace == "np" and _is_simple(op)
+    return isinstance(op, RuleTable) and op.namespace == "np" and only_runs_kernel(op)
 
 
-def _is_simple(op: RuleTable) -> bool:
+def only_runs_kernel(op: RuleTable) -> bool:
     """Return whether a call of an operator does no more than to run a kernel."""
     schema = op.schema
     others = schema.written or schema.has_shapes or schema.keyword_only
@@ -400,7 +400,11 @@ class _ReplayLines(GraphLines):
 
 def _can_prepare(op: object) -> bool:
     """Return whether an operator has a kernel that takes its constants beforehand."""
-    if not isinstance(op, RuleTable) or not has_arrays_first(op) or not _is_simple(op):
+    if (
+        not isinstance(op, RuleTable)
+        or not has_arrays_first(op)
+        or not only_runs_kernel(op)
+    ):
         return False
     return find_prepare(kernel_of(op)) is not None
 

@@ -10,9 +10,9 @@ What is decided where the mathematics leaves a choice:
   ones, such as their sum, and else a subgradient.
 - A complex eigenvector has an arbitrary phase. A gradient that depends on it raises
   GradientError. Tangents of forward mode are those without a turn of the phase.
-- ``eig`` of a real array gives real results, as in NumPy before 2.5, where values are
-  known and no eigenvalue is complex. Under vmap, for fake arrays, and since NumPy 2.5
-  results are complex.
+- ``eig`` of a real array gives real results, as in NumPy before 2.5, where no eigenvalue
+  is complex; under vmap, where none of all rows is. A graph is made for one of both, see
+  `guesses`. For fake arrays outside of graphs, and since NumPy 2.5, results are complex.
 
 Source: Giles, "Collected matrix derivative results", 2008, section 3.1; for the phases
 and lengths of eigenvectors, Boeddeker et al., "On the computation of complex-valued
@@ -32,7 +32,8 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import SINCE_2_5, same_size, smaller
+from customop.numpy.arguments import SINCE_2_5, dtype_of, same_size, smaller
+from customop.numpy.guesses import real_values
 from customop.numpy.matrices import (
     adjoint,
     batch_matrices,
@@ -42,7 +43,6 @@ from customop.numpy.matrices import (
     conj,
     diagonal,
     from_triangle,
-    is_known,
     is_more,
     linalg_dtype,
     lower,
@@ -224,16 +224,22 @@ def eig(a: Any) -> Any:
     return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
 
 
-def _as_numpy(a: Any, w: Any, *more: Any) -> tuple[Any, ...]:
+def _as_numpy(name: str, a: Any, w: Any, *more: Any) -> tuple[Any, ...]:
     """Return complex results; real ones if a real matrix has real eigenvalues."""
-    if SINCE_2_5:
+    if SINCE_2_5 or is_complex(a):
         return (w, *more)
-    is_real = not is_complex(a) and is_known(w) and bool(np.all(np.imag(w) == 0))
-    return tuple(np.real(x) for x in (w, *more)) if is_real else (w, *more)
+    are_real = real_values(f"np.linalg.{name}", w, f"np.linalg.{name}(a + 0j)")
+    found = tuple(are_real.then(x) for x in (w, *more))
+    if not are_real.is_so:
+        return found
+    parts = tuple(np.real(x) for x in found)
+    # NumPy casts what is not in double precision, and so copies it.
+    is_cast = dtype_of(w) != np.complex128
+    return tuple(np.copy(x) for x in parts) if is_cast else parts
 
 
 _Eig = type(np.linalg.eig(np.eye(1)))
-register_numpy_function(np.linalg.eig, lambda a: _Eig(*_as_numpy(a, *eig(a))))
+register_numpy_function(np.linalg.eig, lambda a: _Eig(*_as_numpy("eig", a, *eig(a))))
 
 
 @eig.register_fake
@@ -298,7 +304,9 @@ def eigvals(a: Any) -> Any:
     return np.linalg.eigvals(a).astype(_complex_dtype(a), copy=False)
 
 
-register_numpy_function(np.linalg.eigvals, lambda a: _as_numpy(a, eigvals(a))[0])
+register_numpy_function(
+    np.linalg.eigvals, lambda a: _as_numpy("eigvals", a, eigvals(a))[0]
+)
 
 
 @eigvals.register_fake

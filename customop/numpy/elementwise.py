@@ -66,7 +66,8 @@ def _(x: Any, decimals: int) -> Any:
 
 @_rounded.register_fake
 def _(x: Any, decimals: int) -> Any:
-    dtype = np.round(np.empty(0, x.dtype), decimals).dtype
+    with np.errstate(all="ignore"):  # of the power of ten
+        dtype = np.round(np.empty(0, x.dtype), decimals).dtype
     device = fake_like(x).device
     if device != "cpu":
         return FakeArray(x.shape, dtype, device=device)

@@ -41,6 +41,7 @@ from customop.numpy.arguments import (
     whole,
 )
 from customop.numpy.create import array_like
+from customop.numpy.guesses import fact, seen
 from customop.numpy.rules import (
     aligned_rows,
     batch_first,
@@ -215,18 +216,34 @@ def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         numpy_refuses(
             np.bincount, np.zeros((1,) * x.ndim, int), minlength=length, do=_LINE
         )
+    is_open = value is None and is_known(length, 0)
     if value is not None:
         length = np.bincount(value, minlength=length).shape[0]
+    elif not is_open:
+        x, length = _fitting(x, length)
     if weights is None:
-        is_open = value is None and is_known(length, 0)
         return _bincount_all(x) if is_open else bincount(x, length)
     weights = as_array(weights)
     if tuple(weights.shape) != tuple(x.shape):
         places = np.zeros(typical(x.shape), int)
         numpy_refuses(np.bincount, places, weights, do="give a weight for each element")
-    if value is None and is_known(length, 0):
+    if is_open:
         return _bin_sum_all(_real_weights(weights), x)
     return bin_sum(_real_weights(weights), x, length)
+
+
+def _fitting(x: Any, length: Any) -> tuple[Any, Any]:
+    """Return places, and the length of the result: `length`, or what the example needs."""
+    known = seen(x)
+    if known.is_row:
+        return x, length
+    found, flag = length, np.less(x, length)
+    if known.example is not None:
+        found = np.bincount(known.example, minlength=length).shape[0]
+        flag = flag if found == length else np.equal(np.max(x), found - 1)
+    what = f"np.bincount: the length of the result depends on whether it is {found}"
+    do = "give minlength= above the largest place"
+    return fact(flag, True, what, do, may_differ=False).then(x), found
 
 
 def _real_weights(weights: Any) -> Any:

@@ -449,8 +449,10 @@ def _with_view(x: Any, value: Any, entries: Any, key: Any) -> Any:
     shape = view_shape(x.shape, entries)
     if not shape and _is_listed(value) and not _has_dots(key):
         value = _one_element(x, value)
-    own = value_for(x, read_number(x, value))
-    return slice_set.run(x, spread_to(own, shape), entries)
+    value = read_number(x, value)
+    if hasattr(value, "shape") and any(type(n) is int and n == 0 for n in shape):
+        value = spread_to(value, shape)  # no item is cast, and nothing warns
+    return slice_set.run(x, spread_to(value_for(x, value), shape), entries)
 
 
 def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:

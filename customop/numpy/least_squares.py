@@ -45,6 +45,7 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.arguments import is_known as is_size
 from customop.numpy.eigen import svdvals
+from customop.numpy.guesses import fact, seen
 from customop.numpy.matrices import (
     adjoint,
     check_matrices,
@@ -52,13 +53,13 @@ from customop.numpy.matrices import (
     column,
     conj,
     from_triangle,
-    is_known,
     largest,
     linalg_dtype,
     real_dtype,
     require,
     stack_of,
     to_triangle,
+    transposed,
 )
 from customop.numpy.reductions import reduction_of
 from customop.numpy.rules import batch_first, device_of, fit, is_complex, padded_rows
@@ -453,17 +454,26 @@ def _(primals: Any, tangents: Any) -> Any:
 # ---- lstsq ----
 
 
-def _lstsq(a: Any, b: Any, rcond: float) -> tuple[Any, Any, Any]:
-    x, _, rank, s = np.linalg.lstsq(a, b, rcond)
-    return x, rank, s
+def _lstsq(a: Any, b: Any, rcond: float) -> tuple[Any, Any, Any, Any]:
+    x, sums, rank, s = np.linalg.lstsq(a, b, rcond)
+    count = _count_of_sums(b)
+    if sums.shape[0] != count:
+        sums = np.full_like(sums, np.nan, shape=(count,))
+    return x, sums, rank, s
 
 
-# The residuals are computed from the solution: their number depends on the rank.
+def _count_of_sums(b: Any) -> Any:
+    """Return the number of right-hand sides."""
+    return b.shape[1] if len(b.shape) > 1 else 1
+
+
+# NumPy gives no residuals of matrices of low rank: here they are nan.
 lstsq: Operator[..., Any] = custom_op(
     "np::lstsq",
     _lstsq,
     mutates_args=(),
-    schema="(Array a, Array b, float rcond) -> (Array x, Array rank, Array s)",
+    schema="(Array a, Array b, float rcond)"
+    " -> (Array x, Array residuals, Array rank, Array s)",
 )
 
 
@@ -474,7 +484,8 @@ def _(a: Any, b: Any, rcond: float) -> tuple[FakeArray, ...]:
     device = device_of(a)
     x = FakeArray((a.shape[1], *b.shape[1:]), dtype, device=device)
     s = FakeArray((smaller(*a.shape),), real_dtype(dtype), device=device)
-    return x, FakeArray((), np.dtype(np.intc), device=device), s
+    sums = FakeArray((_count_of_sums(b),), s.dtype, device=device)
+    return x, sums, FakeArray((), np.dtype(np.intc), device=device), s
 
 
 def _check_equations(a: Any, b: Any) -> None:
@@ -487,13 +498,13 @@ def _check_equations(a: Any, b: Any) -> None:
 
 def _note_lstsq(ctx: Any, inputs: Any, output: Any) -> None:
     a, b, ctx.rcond = inputs
-    x, rank, _ = output
+    x, _, rank, _ = output
     ctx.mark_non_differentiable(rank)
     ctx.save_for_backward(a, b, x)
     ctx.set_materialize_grads(False)
 
 
-def _lstsq_backward(ctx: Any, by_x: Any, by_rank: Any, by_s: Any) -> Any:
+def _lstsq_backward(ctx: Any, by_x: Any, by_sums: Any, by_rank: Any, by_s: Any) -> Any:
     a, b, x = ctx.saved_arrays
     by_a, by_b = 0.0, None
     if by_x is not None:
@@ -511,6 +522,14 @@ def _lstsq_backward(ctx: Any, by_x: Any, by_rank: Any, by_s: Any) -> Any:
     if by_s is not None:
         u, _, vh = np.linalg.svd(a, full_matrices=False)
         by_a = by_a + np.matmul(conj(u) * by_s, conj(vh))
+    if by_sums is not None:
+        # The solution is where the residuals are least: their slope by it is 0.
+        is_vector = len(b.shape) == 1
+        y, side = (column(x), column(b)) if is_vector else (x, b)
+        pulled = conj(side - np.matmul(a, y)) * (2 * by_sums)
+        by_a = by_a - np.matmul(pulled, transposed(y))
+        more = fit(pulled[..., 0] if is_vector else pulled, b)
+        by_b = more if by_b is None else by_b + more
     return fit(by_a, a), by_b, None
 
 
@@ -536,11 +555,16 @@ lstsq.register_autograd(_lstsq_backward, setup_context=_note_lstsq)
 def _(primals: Any, tangents: Any) -> Any:
     (a, b, rcond), (ta, tb, _) = primals, tangents
     out = lstsq(a, b, rcond)
-    x, _, s = out
+    x, sums, _, s = out
     p = pinv(a, rcond)
     moved = 0.0 if tb is None else np.matmul(p, tb)
+    change = 0.0 if tb is None else tb
+    if ta is not None:
+        change = change - np.matmul(ta, x)
+    by_sums = np.real(conj(b - np.matmul(a, x)) * change) * 2
+    by_sums = fit(np.sum(by_sums, axis=0, keepdims=len(b.shape) == 1), sums)
     if ta is None:
-        return out, (fit(moved, x), None, None)
+        return out, (fit(moved, x), by_sums, None, None)
     whole = _whole(a, rcond, "np.linalg.lstsq")
     flat = adjoint(ta)
     rest = b - np.matmul(whole, x)
@@ -550,7 +574,7 @@ def _(primals: Any, tangents: Any) -> Any:
     moved = moved + back - np.matmul(p, np.matmul(whole, back))
     u, _, vh = np.linalg.svd(a, full_matrices=False)
     by_s = np.real(np.sum(conj(u) * np.matmul(ta, adjoint(vh)), axis=0))
-    return out, (fit(moved, x), None, fit(by_s, s))
+    return out, (fit(moved, x), by_sums, None, fit(by_s, s))
 
 
 @lstsq.register_vmap
@@ -560,17 +584,26 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, rcond: float) -> Any:
     _check_equations(rows_a.shape[1:], rows_b.shape[1:])
     if dim_a is None and len(rows_b.shape) == 2:
         # One factorization serves all rows: they are the columns of one matrix.
-        x, rank, s = lstsq(a, np.moveaxis(b, dim_b, -1), rcond)
-        return (x, rank, s), (1, None, None)
+        x, sums, rank, s = lstsq(a, np.moveaxis(b, dim_b, -1), rcond)
+        return (x, np.expand_dims(sums, 1), rank, s), (1, 0, None, None)
     is_vector = len(rows_b.shape) == 2
-    x = np.matmul(pinv(rows_a, rcond), column(rows_b) if is_vector else rows_b)
+    sides = column(rows_b) if is_vector else rows_b
+    x = np.matmul(pinv(rows_a, rcond), sides)
+    rest = sides - np.matmul(rows_a, x)
     s = svdvals(rows_a)
     rank = np.sum(_is_counted(s, rcond), axis=-1).astype(np.intc)
-    x, s = _fit_to(x, a, b), _fit_to(s, *(np.real(v) for v in (a, b)))
-    found = (x[..., 0] if is_vector else x), rank, s
+    m, n = rows_a.shape[-2:]
+    is_low = np.less(rank, n)
+    if (m <= n) is True:
+        is_low = np.ones_like(is_low)
+    sums = np.sum(np.real(conj(rest) * rest), axis=-2)
+    sums = np.where(np.expand_dims(is_low, -1), np.nan, sums)
+    x = _fit_to(x, a, b)
+    s, sums = (_fit_to(y, *(np.real(v) for v in (a, b))) for y in (s, sums))
+    found = (x[..., 0] if is_vector else x), sums, rank, s
     if dim_a is None:
-        return (found[0], rank[0], s[0]), (0, None, None)
-    return found, (0, 0, 0)
+        return (found[0], sums, rank[0], s[0]), (0, 0, None, None)
+    return found, (0, 0, 0, 0)
 
 
 def _fit_to(x: Any, *arrays: Any) -> Any:
@@ -589,27 +622,28 @@ def _(a: Any, b: Any, rcond: Any = None) -> Any:
     a, b = as_array(a), as_array(b)
     _check_equations(a.shape, b.shape)
     m, n = a.shape
-    dtype = linalg_dtype(a, b)
     if rcond is None:
         # NumPy computes in double precision.
         rcond = float(np.finfo(float).eps) * larger(m, n)
-    x, rank, s = lstsq(a, b, _number(rcond))
-    rest = b - np.matmul(a, x)
-    parts = np.square(np.real(rest))
-    if is_complex(rest):
-        parts = parts + np.square(np.imag(rest))
-    sums = np.sum(parts, axis=0, keepdims=len(b.shape) == 1)
-    is_short = (m <= n) is True
-    if is_short or (is_known(rank) and bool(np.less(rank, n))):
-        return x, sums[:0].astype(real_dtype(dtype)), rank, s
-    sums = sums.astype(real_dtype(dtype))
+    x, sums, rank, s = lstsq(a, b, _number(rcond))
+    if (m <= n) is True:
+        return x, sums[:0], rank, s
     if (m > n) is not True:
         # There are none unless there are more rows than columns.
         sums = sums[: sums.shape[0] * smaller(larger(m - n, 0), 1)]
-    if not is_known(rank):
+    is_full = np.equal(rank, n)
+    if seen(rank).is_row:
         # Rows of a batch have one shape: residuals that NumPy leaves out are nan.
-        sums = np.where(np.less(rank, n), np.nan, sums)
-    return x, sums, rank, s
+        return x, sums, rank, s
+    is_full_rank = fact(
+        is_full,
+        True,
+        "np.linalg.lstsq: the number of residuals depends on whether the matrix has full"
+        " rank",
+        "compute np.sum(np.abs(b - a @ x) ** 2, axis=0), which has one for each column",
+    )
+    sums = is_full_rank.then(sums)
+    return x, sums if is_full_rank.is_so else sums[:0], rank, s
 
 
 # ---- made of singular values ----

@@ -20,6 +20,7 @@ from customop import (
     GradientError,
     Operator,
     ShapeError,
+    Tracer,
     custom_op,
     fake_like,
     register_numpy_function,
@@ -562,7 +563,31 @@ def _(a: Any, b: Any, out: None = None) -> Any:
         found = np.multiply(a, b)
         is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
         return np.copy(found, order="C") if is_by_blas else found
+    a, b = _for_blas(a), _for_blas(b)
     return matmul(a, b) if ndim <= 2 else tensordot.run(a, b, [-1], [-2])
+
+
+def _for_blas(x: Any) -> Any:
+    """Return an operand of np.dot, which copies what runs backwards or stays in place.
+
+    np.matmul adds up such vectors in another order.
+    """
+    below = x
+    while isinstance(below, Tracer):
+        below = below.below
+    flags = getattr(below, "flags", None)
+    if flags is None:
+        strides = getattr(below, "strides", ())
+    elif flags.forc:  # as usual
+        return x
+    else:
+        strides = below.strides
+    if len(strides) != len(x.shape) or dtype_of(x) not in _OF_BLAS:
+        return x
+    is_bad = any(
+        s <= 0 for s, n in zip(typical(strides), typical(x.shape), strict=True) if n > 1
+    )
+    return np.copy(x, order="C") if is_bad else x
 
 
 @register_numpy_function(np.inner)

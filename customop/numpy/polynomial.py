@@ -1,7 +1,7 @@
 """Polynomials by their coefficients, and their roots.
 
-NumPy leaves out leading zeros of products and remainders. Under vmap and for fake arrays
-the values are not known: there, products and remainders keep their zeros.
+NumPy leaves out leading zeros of products and remainders. Under vmap these keep their
+zeros. A graph is for values with as many zeros as it was made for, see `guesses`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from customop.numpy.arguments import (
     as_array,
     cast,
     dtype_of,
+    has_none,
     is_below,
     is_known,
     is_one,
@@ -42,6 +43,7 @@ from customop.numpy.arguments import (
     whole,
 )
 from customop.numpy.fft import convolve
+from customop.numpy.guesses import fact, real_values, seen
 from customop.numpy.index_operators import constant, numbers
 from customop.numpy.rules import (
     batch_first,
@@ -77,12 +79,32 @@ def _powers_of(highest: int, like: Any, lowest: int = 0) -> Any:
     return highest - numbers(0, highest - lowest + 1, like)
 
 
-def _zeros_before(p: Any) -> int | None:
-    """Return the number of leading zeros but the last one, or None if not known."""
-    value = value_of(p)
-    if value is None:
-        return None
-    return _zeros_at_start(value, p.shape[0] - 1)
+def _zeros_before(name: str, p: Any, most: Any) -> tuple[int, Any]:
+    """Return the number of leading zeros, up to a number, and the polynomial.
+
+    A graph is for polynomials that begin with as many zeros. Rows keep theirs.
+    """
+    _, is_later, is_row = known = seen(p)
+    if is_row or (is_later and (most <= 0) is True):
+        return 0, p
+    value = known.example
+    found = 0 if value is None else _zeros_at_start(value, most)
+    if not is_later:
+        return found, p
+    if found == 0:
+        flag = np.not_equal(p[0], 0)
+    else:
+        begins = np.not_equal(p[: found + 1], 0)
+        flag = np.equal(begins, np.arange(begins.shape[0]) == found)
+        flag = flag[:found] if found == most else flag
+    return found, fact(
+        flag,
+        True,
+        f"np.{name}: the length of the result depends on whether the polynomial has"
+        f" {found or 'no'} leading zeros",
+        "cut leading zeros off before, by a slice of fixed length",
+        may_differ=False,
+    ).then(p)
 
 
 def _zeros_at_start(value: Any, most: int) -> int:
@@ -219,14 +241,47 @@ def _(a1: Any, a2: Any) -> Any:
 @register_numpy_function(np.polymul)
 def _(a1: Any, a2: Any) -> Any:
     p, q = coefficients(a1), coefficients(a2)
-    zeros = (_zeros_before(p) or 0) + (_zeros_before(q) or 0)
+    zeros, p = _zeros_before("polymul", p, p.shape[0] - 1)
+    more, q = _zeros_before("polymul", q, q.shape[0] - 1)
     # Cut from the product: what is left has a derivative by leading zeros, too.
-    return _wrapped(convolve(p, q, "full")[zeros:], a1, a2)
+    return _wrapped(convolve(p, q, "full")[zeros + more :], a1, a2)
 
 
 @register_numpy_function(np.polydiv)
 def _(u: Any, v: Any) -> Any:
     p, q = coefficients(u) + 0.0, coefficients(v) + 0.0
+    quotient, whole = _divide(p, q)
+    rest = _cut_remainder(whole, p.shape[0], q.shape[0])
+    return _wrapped(quotient, u, v), _wrapped(rest, u, v)
+
+
+def _cut_remainder(whole: Any, count: Any, by: Any) -> Any:
+    """Leave out what NumPy does of a remainder: numbers near 0 before the last one."""
+    kept = smaller(count, larger(by - 1, 1))
+    known = seen(whole)
+    if isinstance(known.example, np.ndarray):
+        is_small = np.isclose(known.example, 0, rtol=1e-14)
+        kept = count - _zeros_at_start(~is_small, count - 1)
+    found = whole[count - kept :]
+    if not known.is_later or known.is_row:
+        return found
+    is_near = np.isclose(whole, 0, rtol=1e-14)
+    starts_so = np.all(is_near[: count - kept])
+    # NumPy leaves one coefficient in any case.
+    is_last = is_one(kept) if type(kept) is int else np.equal(as_array(kept), 1)
+    has_more = np.logical_or(np.logical_not(is_near[count - kept]), is_last)
+    return fact(
+        np.logical_and(starts_so, has_more),
+        True,
+        "np.polydiv: the length of the remainder depends on whether it has"
+        f" {kept} coefficients that are not near 0",
+        "compute (u - np.convolve(v, q))[-n:], which has n coefficients",
+        may_differ=False,
+    ).then(found)
+
+
+def _divide_steps(p: Any, q: Any) -> tuple[Any, Any]:
+    """Return the quotient, and the remainder with as many coefficients as `p`."""
     if is_symbolic((p.shape[0], q.shape[0])):
         return _divided(p, q)
     dtype = np.result_type(dtype_of(p), dtype_of(q))
@@ -240,10 +295,26 @@ def _(u: Any, v: Any) -> Any:
         left.append(taken[:1])
         rest = np.concatenate([taken[1:], rest[count:]])
     quotient = np.stack(factors) if factors else np.zeros_like(rest[:1])
-    whole = np.concatenate([*left, rest])
-    length = _remainder_length(u, v, p, q)
-    rest = whole[whole.shape[0] - length :]
-    return _wrapped(quotient, u, v), _wrapped(rest, u, v)
+    return quotient, np.concatenate([*left, rest])
+
+
+def _divide_kernel(p: Any, q: Any) -> tuple[Any, Any]:
+    """Divide in place, by the steps of NumPy."""
+    count, dtype = q.shape[0], np.result_type(p.dtype, q.dtype)
+    scale, rest = 1.0 / q[0], p.astype(dtype)
+    quotient = np.zeros(max(p.shape[0] - count + 1, 1), dtype)
+    for k in range(p.shape[0] - count + 1):
+        quotient[k] = factor = scale * rest[k]
+        rest[k : k + count] -= factor * q
+    return quotient, rest
+
+
+_divide = whole_operator(
+    "polydiv",
+    "(Array p, Array q) -> (Array quotient, Array rest)",
+    _divide_steps,
+    _divide_kernel,
+)
 
 
 def _divided(p: Any, q: Any) -> tuple[Any, Any]:
@@ -259,24 +330,12 @@ def _divided(p: Any, q: Any) -> tuple[Any, Any]:
     quotient = np.pad(first, (0, larger(1 - steps, 0)))
     taken = convolve(quotient, q, "full")
     before = taken.shape[0] - count
-    rest = p - getitem(taken, _counted_up(before, before + count, p, q))
-    kept = smaller(count, larger(degree, 1))
-    return quotient, getitem(rest, _counted_up(count - kept, count, p, q))
+    return quotient, p - getitem(taken, _counted_up(before, before + count, p, q))
 
 
 def _counted_up(start: Any, stop: Any, p: Any, q: Any) -> Any:
     """Return the numbers of a range, traced as one of two polynomials is."""
     return numbers(start, stop, p if isinstance(p, Tracer | FakeArray) else q)
-
-
-def _remainder_length(u: Any, v: Any, p: Any, q: Any) -> int:
-    """Return how many coefficients of the remainder NumPy keeps."""
-    known = value_of(p), value_of(q)
-    if all(isinstance(value, np.ndarray) for value in known):
-        return int(np.polydiv(*known)[1].shape[0])
-    if p.shape[0] < q.shape[0]:
-        return int(p.shape[0])
-    return max(int(q.shape[0]) - 1, 1)
 
 
 # ---- derivatives and integrals ----
@@ -318,10 +377,6 @@ def _constants(k: Any, m: int, like: Any) -> Any:
             np.polyint, [0.0], m, given, do="give a constant for each integration"
         )
     return given
-
-
-# NumPy gives real roots a real dtype. Under vmap and for fake arrays the values are not
-# known: there, roots are complex.
 
 
 # ---- roots ----
@@ -416,24 +471,73 @@ def _(p: Any) -> Any:
         numpy_refuses(np.roots, p, do="use customop.vmap for rows")
     value = value_of(p)
     if value is None:
-        return roots(p, 0)
+        return _later_roots(p)
     length = int(p.shape[0])
     before = _zeros_at_start(value, length)
     after = _zeros_at_start(np.flip(value), length - before)
-    if before + after >= length - 1:
-        # Roots at 0 only, or none; NumPy makes them in double precision.
-        count = 0 if before == length else after
-        return np.zeros_like(p, shape=(count,), dtype=np.float64)
+    if before >= length - 1:
+        return np.zeros_like(p, shape=(0,), dtype=np.float64)
     found = roots(p, before)
+    if before + after == length - 1:
+        # Roots at 0 only; NumPy makes them in double precision.
+        return cast(np.real(found), np.dtype(np.float64))
     if is_complex(p) or np.any(np.not_equal(value_of(found).imag, 0)):
         return found
     return found.real
+
+
+def _later_roots(p: Any) -> Any:
+    """Return the roots of a polynomial whose coefficients are not known."""
+    if has_none(p.shape):
+        return np.zeros_like(p, dtype=np.float64)
+    before, p = _zeros_before("roots", p, p.shape[0])
+    if is_below(p.shape[0] - before, 2):
+        return np.zeros_like(p, shape=(0,), dtype=np.float64)
+    if _root_dtype(dtype_of(p)) != np.complex128 or is_complex(p):
+        has_more = fact(
+            np.any(np.not_equal(p[before + 1 :], 0)),
+            True,
+            "np.roots: the dtype of the result depends on whether a root is not 0",
+            "cut zeros at the end off before, by a slice of fixed length",
+            may_differ=False,
+        )
+        p = has_more.then(p)
+        if not has_more.is_so:
+            return cast(np.real(roots(p, before)), np.dtype(np.float64))
+    found = roots(p, before)
+    if is_complex(p):
+        return found
+    are_real = real_values("np.roots", found, "np.roots(p + 0j)")
+    found = are_real.then(found)
+    # NumPy joins real ones to as many zeros as there are at the end.
+    return np.copy(np.real(found)) if are_real.is_so else found
+
+
+def _multiply_factors(zeros: Any) -> Any:
+    found = np.ones_like(zeros[:1])
+    for i in range(zeros.shape[0]):
+        found = np.pad(found, (0, 1)) - zeros[i] * np.pad(found, (1, 0))
+    return found
+
+
+def _convolve_factors(zeros: Any) -> Any:
+    """Multiply by the steps of NumPy, which have other last bits for complex numbers."""
+    found = np.ones(1, zeros.dtype)
+    for zero in zeros:
+        found = np.convolve(found, np.array([1, -zero], zeros.dtype))
+    return found
+
+
+_with_zeros = whole_operator(
+    "with_zeros", "(Array zeros) -> Array", _multiply_factors, _convolve_factors
+)
 
 
 @register_numpy_function(np.poly)
 def _(seq_of_zeros: Any) -> Any:
     zeros = coefficients(seq_of_zeros)
     shape = tuple(zeros.shape)
+    is_real = len(shape) == 2 and not is_complex(zeros)
     if len(shape) == 2 and shape[0] == shape[1] and not is_known(shape[0], 0):
         zeros = np.linalg.eigvals(zeros)
     elif len(shape) != 1:
@@ -442,21 +546,20 @@ def _(seq_of_zeros: Any) -> Any:
         zeros = cast(zeros, np.dtype(np.mintypecode(dtype_of(zeros).char)))
     if is_known(zeros.shape[0], 0):
         return 1.0
-    found = np.ones_like(zeros[:1])
-    for i in range(zeros.shape[0]):
-        found = np.pad(found, (0, 1)) - zeros[i] * np.pad(found, (1, 0))
-    value = value_of(zeros)
-    if value is not None and is_complex(found) and _are_paired(value):
-        return found.real
-    return found
-
-
-def _are_paired(zeros: Any) -> bool:
-    """Return whether complex numbers come with their conjugates: the product is real.
-
-    The product is real.
-    """
-    return bool(np.all(np.sort(zeros) == np.sort(np.conjugate(zeros))))
+    found = _with_zeros(zeros)
+    if not is_complex(found):
+        return found
+    if is_real:  # complex eigenvalues of a real matrix come in pairs
+        return np.copy(np.real(found))
+    are_paired = fact(
+        np.equal(np.sort(zeros), np.sort(np.conjugate(zeros))),
+        False,
+        "np.poly: the dtype of the result depends on whether all of its zeros come with"
+        " their conjugates",
+        "multiply by np.convolve, whose results are complex for all values",
+    )
+    found = are_paired.then(found)
+    return np.copy(np.real(found)) if are_paired.is_so else found
 
 
 # ---- fits ----
@@ -502,7 +605,8 @@ def _(
     count = size_of(deg) + 1
     _check_points(x, y, count)
     if rcond is None:
-        rcond = x.shape[0] * float(np.finfo(dtype_of(x)).eps)
+        eps: Any = np.finfo(dtype_of(x)).eps
+        rcond = x.shape[0] * (eps if type(x.shape[0]) is int else float(eps))
     columns, sides = _vander(x, count), y
     if w is not None:
         w = np.expand_dims(_checked_weights(w, y), 1)

@@ -131,10 +131,8 @@ def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     axis, keepdims, ddof, _ = ctx.rest
     g = _real(g)
     free = _freedom(x, axis, ddof)
-    if name == "std":
-        share = g / (_divisor(y) * free)
-    else:  # an array divided by a symbolic 0 is inf, and a number an error
-        share = g * (2.0 / free) if type(free) is float else g * 2.0 / free
+    # Half of a count is exact, so that symbolic sizes give the bits of numbers.
+    share = g / (_divisor(y) * free if name == "std" else free * 0.5)
     wide = kept(share, x.shape, axis, keepdims)
     return fit(wide * _slope(x, axis), x), None, None, None, None
 
@@ -599,9 +597,12 @@ def _(
     free = _free_observations(count, total[0], weights, important, ddof)
     moved = x - np.expand_dims(mean, 1)
     weighted = moved if weights is None else moved * weights
-    products = np.matmul(moved, np.conjugate(np.transpose(weighted)))
+    turned = np.transpose(weighted)
+    # The conjugate of real numbers would be a copy, and BLAS adds up a product of an array
+    # with itself in another order.
+    products = np.matmul(moved, np.conjugate(turned) if is_complex(turned) else turned)
     is_open = isinstance(free, SymInt)
-    shares = products / free if is_open else products * np.true_divide(1, free)
+    shares = products * np.true_divide(1, as_array(free) if is_open else free)
     return np.squeeze(cast(shares, products.dtype))
 
 

@@ -35,7 +35,7 @@ from customop.shapes.expressions import (
 )
 from customop.shapes.notation import as_name
 from customop.shapes.proofs import Knowledge
-from customop.shapes.sizes import made
+from customop.shapes.sizes import Guesses, guessing, made
 from customop.shapes.symbolic import (
     SymBool,
     SymInt,
@@ -99,6 +99,7 @@ class SizeContext:
         # asked for, each with the line that asked.
         self.numbers: dict[str, int] = {}
         self.reads: dict[int, str] = {}
+        self.guesses: Guesses = Guesses()
         # True after the capture: then no call of real arrays may have its sizes.
         self.has_ended: bool = False
 
@@ -480,6 +481,7 @@ def set_active(context: SizeContext | None) -> SizeContext | None:
     """Set the context of new sizes in this thread, and return the one before."""
     before = _active.context
     _active.context = context
+    guessing.guesses = None if context is None else context.guesses
     return before
 
 
@@ -533,6 +535,18 @@ def check(condition: Any, message: str | None = None) -> None:
     >>> co.check(n >= 2)
     >>> n == 0, n + 1 > 2
     (False, True)
+
+    A message for those who call the graph with other sizes:
+
+    >>> def half(x):
+    ...     co.check(x.shape[0] % 2 == 0, "an even number of rows")
+    ...     return np.sum(x)
+    >>> graph = co.make_fx(half, sizes={"x": ("n",)})(np.ones(4))
+    >>> graph(np.ones(3))
+    Traceback (most recent call last):
+    ...
+    customop.ShapeError: an even number of rows
+    ...
     """
     if isinstance(condition, SymBool):
         condition.context.require(condition.condition, message or "")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import numpy as np
 
-from customop.errors import ShapeError
+from customop.errors import GuessError, ShapeError
 from customop.later import later
 
 # Programs whose sizes all are numbers never need these.
@@ -76,7 +77,16 @@ made: list[bool] = []
 
 
 def is_size(value: Any) -> bool:
-    """Return whether a value is a `SymInt`."""
+    """Return whether a value is a `SymInt`.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_size(n), sizes.is_size(one)
+    (True, False)
+    """
     return isinstance(value, Symbolic) and type(value) is symbolic.SymInt
 
 
@@ -85,6 +95,14 @@ def number_class(value: Any) -> type:
 
     It is int for a size, and np.int64 for ``np.minimum(n, 3)``; float for a `SymFloat`
     such as ``n / 2``, and np.float64 for one such as ``np.sqrt(n)``.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.number_class(n), sizes.number_class(n / 2)
+    (<class 'int'>, <class 'float'>)
     """
     cls = type(value)
     is_symbolic = issubclass(cls, Symbolic)
@@ -96,6 +114,14 @@ def typical(size: Any) -> int:
     """Return a number in place of a size, at least 2 for each name in it.
 
     Sort strides by it: that of a dense array is larger for an axis that is slower.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.typical(n), sizes.typical(one)
+    (5, 1)
     """
     if not is_size(size):
         return int(size)
@@ -103,7 +129,15 @@ def typical(size: Any) -> int:
 
 
 def as_length(size: Any) -> Any:
-    """Return a size as an int of Python, where NumPy has calculated it."""
+    """Return a size as an int of Python, where NumPy has calculated it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from customop import sizes
+    >>> sizes.as_length(np.int64(3))
+    3
+    """
     if type(size) is int:
         return size
     return size.weak if is_size(size) else int(size)
@@ -114,6 +148,13 @@ class SymShape(tuple[Any, ...]):
 
     Comparing it with another shape asks one question: the answer is True or False where
     it is certain, and else a `SymBool` for all sizes together.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> shape = co.FakeMode().from_array(np.zeros((5, 3)), sizes=("n", 3)).shape
+    >>> shape == (5, 4), shape == (5, 3)
+    (False, n == 5)
     """
 
     __slots__ = ()
@@ -217,6 +258,14 @@ def was_one(size: Any) -> bool:
 
     A size with a name, or that depends on data, is not taken to be 1: it may be so in
     another call, where the axis still has its own length.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.was_one(n), sizes.was_one(one)
+    (False, True)
     """
     if is_known(size, 1):
         return True
@@ -227,13 +276,79 @@ def was_one(size: Any) -> bool:
     )
 
 
+class Guesses:
+    """The facts about values that a capture asks for.
+
+    Attributes
+    ----------
+    has_any : bool
+        Whether one was asked for.
+    are_unusual : bool
+        Whether facts that may differ are taken to be what is not usual.
+    """
+
+    __slots__ = ("are_unusual", "has_any")
+
+    def __init__(self) -> None:
+        self.has_any: bool = False
+        self.are_unusual: bool = False
+
+
+class _Guessing(threading.local):
+    """The guesses of the capture that runs in this thread."""
+
+    guesses: Guesses | None = None
+
+
+guessing = _Guessing()
+
+
+def guess(usual: bool, *, may_differ: bool = True) -> bool:
+    """Return what a capture takes a fact about values for, which its graph checks.
+
+    It is `usual`, unless it may differ and compile has met values for which it does.
+    """
+    guesses = guessing.guesses
+    if guesses is None:
+        return usual
+    guesses.has_any = True
+    return usual is not (may_differ and guesses.are_unusual)
+
+
+def refuse_guess(what: str, expected: bool, do: str) -> NoReturn:
+    """Raise because a fact is not as `guess` said."""
+    raise GuessError(
+        f"{what}, which is {not expected} here",
+        f"the graph was made for values for which it is {expected}",
+        do=do,
+    )
+
+
 def is_negative(size: Any) -> bool:
-    """Return whether a size is negative here; if not, the graph checks that."""
+    """Return whether a size is negative here; if not, the graph checks that.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_negative(n - 1), sizes.is_negative(one - 2)
+    (False, True)
+    """
     return _fails(size, ">=") if is_size(size) else bool(size < 0)
 
 
 def is_nonzero(size: Any) -> bool:
-    """Return whether a size is not zero here; if it is zero, the graph checks that."""
+    """Return whether a size is not zero here; if it is zero, the graph checks that.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop import sizes
+    >>> n, one = co.FakeMode().from_array(np.zeros((5, 1)), sizes=("n", 1)).shape
+    >>> sizes.is_nonzero(n), sizes.is_nonzero(one - 1)
+    (True, False)
+    """
     return _fails(size, "==") if is_size(size) else bool(size != 0)
 
 

@@ -80,6 +80,9 @@ def assert_close(
       greatest absolute difference: 0.5 at [1] (2.5 and 2.0), atol=1e-07
       greatest relative difference: 0.25 at [1] (2.5 and 2.0), rtol=1e-07
       do: correct the elements, or pass rtol and atol that allow for the difference
+    >>> co.assert_close(np.array([1.0, 2.5]), np.array([1.0, 2.0]), rtol=0.0, atol=0.5)
+    >>> co.assert_close(np.array([np.nan]), np.array([np.nan]), equal_nan=True)
+    >>> co.assert_close(np.array([1.0]), np.array([1], int), check_dtype=False)
     """
     __tracebackhide__ = True
     check_bounds("assert_close", rtol, atol)

@@ -129,6 +129,12 @@ def gradcheck(
     ... )
     >>> co.gradcheck(cubed, (np.array([0.0, 2.0]),), raise_exception=False)
     False
+
+    In forward mode, in random directions, for a function of many numbers:
+
+    >>> many = (np.linspace(0.0, 1.0, 1000),)
+    >>> co.gradcheck(np.cumsum, many, check_forward_ad=True, fast_mode=True)
+    True
     """
     options = CheckOptions(
         eps=eps,
@@ -236,6 +242,8 @@ def gradgradcheck(
     --------
     >>> import numpy as np, customop as co
     >>> co.gradgradcheck(lambda x: np.exp(x).sum(), (np.array([0.5, -1.0]),))
+    True
+    >>> co.gradgradcheck(np.sin, (np.ones(2),), np.array([1.0, 2.0]), check_fwd_over_rev=True)
     True
     """
     options = CheckOptions(

@@ -114,6 +114,13 @@ def opcheck(
     doc::twice
       test_schema  SUCCESS
       test_jvp     SKIPPED  no jvp rule, and no autograd rule to transpose
+
+    All mistakes at once, in place of an error for the first one:
+
+    >>> _ = twice.register_fake(lambda x: co.fake_like(x, (1,)), override=True)
+    >>> result = co.opcheck(twice, (np.ones(3),), raise_exception=False)
+    >>> "test_faketensor" in result.failed, result["test_mutation"]
+    (True, 'SUCCESS')
     """
     __tracebackhide__ = True
     chosen = checks_named(test_utils)

@@ -19,6 +19,7 @@ from customop.arrays.nested import (
     unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.contract import copied
 from customop.errors import GradientError, check_function
 from customop.shapes.sizes import product
@@ -101,7 +102,9 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     check_function("linearize", fn)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "linearize", fn
-    call: Callable[..., Any] = fn  # called with tracers, not with the types in Ts
+    call: Callable[..., Any] = entered(
+        fn
+    )  # called with tracers, not with the types in Ts
 
     def arrays(*args: Any) -> Any:
         return map_leaves(_as_array, call(*args))
@@ -199,8 +202,8 @@ def hvp(
 ) -> Any:
     """Multiply the matrix of second derivatives of a function with a vector.
 
-    The matrix itself is not computed: this takes only a few times as long as the
-    gradient.
+    The matrix itself, the Hessian, is not computed: this product takes only a few times
+    as long as the gradient.
 
     Parameters
     ----------
@@ -238,6 +241,8 @@ def hvp(
     array([  6., 120.])
     >>> co.hvp(lambda x, y: x * x * y, (3.0, 2.0), (1.0, 0.0))
     (np.float64(4.0), np.float64(6.0))
+    >>> co.hvp(lambda x: (x**3, "aux"), 2.0, 1.0, has_aux=True)
+    (np.float64(12.0), 'aux')
     """
     check_function("hvp", fn)
     is_single = type(primals) is not tuple
@@ -411,6 +416,18 @@ def jacrev(
     >>> co.jacrev(lambda x: x ** 2)(np.array([1.0, 2.0]))
     array([[2., 0.],
            [0., 4.]])
+
+    By several arguments, one row at a time to save memory:
+
+    >>> by_both = co.jacrev(np.matmul, argnums=(0, 1), chunk_size=1)
+    >>> da, db = by_both(np.ones((2, 3)), np.ones(3))
+    >>> da.shape, db.shape
+    ((2, 2, 3), (2, 3))
+
+    A function that returns more than its output, and a dict of arrays:
+
+    >>> co.jacrev(lambda p: (p["a"] * p["b"], "aux"), has_aux=True)({"a": 2.0, "b": 3.0})
+    ({'a': np.float64(3.0), 'b': np.float64(2.0)}, 'aux')
     """
     check_function("jacrev", fn)
     what = f"jacrev of {getattr(fn, '__name__', 'function')}"
@@ -512,6 +529,17 @@ def jacfwd(
     >>> co.jacfwd(lambda x: x ** 2)(np.array([1.0, 2.0]))
     array([[2., 0.],
            [0., 4.]])
+
+    By the second argument, two columns at a time, with more than the output returned:
+
+    >>> def rotate(center, angle):
+    ...     turned = co.array([np.cos(angle[0]), np.sin(angle[1])]) - center
+    ...     return turned, {"turned": turned}
+    >>> by_angle = co.jacfwd(rotate, argnums=1, has_aux=True, chunk_size=2)
+    >>> jacobian, aux = by_angle(np.zeros(2), np.array([np.pi / 2, 0.0]))
+    >>> jacobian.round(3) + 0.0, aux["turned"].round(3)
+    (array([[-1.,  0.],
+           [ 0.,  1.]]), array([0., 0.]))
     """
     check_function("jacfwd", fn)
     what = f"jacfwd of {getattr(fn, '__name__', 'function')}"
@@ -582,6 +610,12 @@ def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P,
     >>> co.hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([[ 6.,  0.],
            [ 0., 12.]])
+
+    By two arguments, a block for each pair of them:
+
+    >>> blocks = co.hessian(lambda x, k: k * x**3, argnums=(0, 1))(2.0, 5.0)
+    >>> [[float(block) for block in row] for row in blocks]
+    [[60.0, 12.0], [12.0, 0.0]]
     """
     check_function("hessian", fn)
     return jacfwd(jacrev(fn, argnums), argnums)

@@ -99,7 +99,7 @@ class DrawWatch:
 
 
 class _Unseeded:
-    """A generator that the function makes, with a seed from the operating system."""
+    """Random bits of the operating system, such as the seed of a generator."""
 
 
 class _Unreached:
@@ -131,8 +131,14 @@ _asks: dict[tuple[str, int], int] = {}
 
 
 def _seeded() -> int:
-    """Return how often this thread has made a generator without a seed."""
-    return _asked("numpy.random.bit_generator", "randbits")
+    """Return how often this thread has asked the operating system for random bits.
+
+    NumPy does for a generator without a seed, and Python for `secrets` and `SystemRandom`.
+    """
+    return _asked("numpy.random.bit_generator", "randbits") + _asked(*_OF_PYTHON)
+
+
+_OF_PYTHON = ("random", "_urandom")
 
 
 def _asked(name: str, function: str) -> int:
@@ -143,10 +149,17 @@ def _asked(name: str, function: str) -> int:
 
         def counted(count: int) -> Any:
             asks = sys._getframe(1).f_globals.get("__name__")
-            if asks != "numpy.random._pickle":  # a copy, which gets a state
-                key = name, threading.get_ident()
-                _asks[key] = _asks.get(key, 0) + 1
-            return ask(count)
+            keys = [
+                (name, threading.get_ident()),
+                (_OF_PYTHON[0], threading.get_ident()),
+            ]
+            before = {key: _asks.get(key, 0) for key in keys}
+            out = ask(count)
+            if asks == "numpy.random._pickle":  # a copy, which gets a state
+                _asks.update(before)
+            else:
+                _asks[keys[0]] = before[keys[0]] + 1
+            return out
 
         vars(counted)["counts"] = True
         setattr(module, function, counted)
@@ -214,7 +227,7 @@ def _drawn(name: str, source: Any) -> VmapError:
 def name_of(source: Any) -> str:
     """Return the text for a generator in messages."""
     if source is UNSEEDED:
-        return "a generator that it makes without a seed"
+        return "a generator that it makes without a seed, or the operating system"
     if source is UNREACHED:
         return "np.random"
     if isinstance(source, ModuleType):
@@ -226,8 +239,10 @@ def _state(source: Any) -> Any:
     """Return a state that can be compared; for a source without one, how often it drew."""
     if _is_system(source):
         # `gauss` draws two numbers at once, and keeps one.
-        return _asked("random", "_urandom"), source.gauss_next
-    return _plain(_raw_state(source))
+        return _asked(*_OF_PYTHON), source.gauss_next
+    seeds = getattr(bits_of(source), "seed_seq", None)
+    spawned = getattr(seeds, "n_children_spawned", 0)  # each has other numbers
+    return _plain(_raw_state(source)), spawned
 
 
 def _is_system(source: Any) -> bool:

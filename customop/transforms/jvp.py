@@ -28,6 +28,7 @@ from customop.arrays.nested import (
     unflatten,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOGRAD, JVP
 from customop.core.contract import JVP_RULE, check_returns
 from customop.core.dispatch import SCALARS
@@ -149,6 +150,11 @@ def jvp(
     >>> import numpy as np, customop as co
     >>> co.jvp(np.sin, (np.zeros(2),), (np.array([1.0, 3.0]),))
     (array([0., 0.]), array([1., 3.]))
+
+    Several arguments, and something that is not differentiated:
+
+    >>> co.jvp(lambda x, k: (k * x, "aux"), (3.0, 2.0), (1.0, 10.0), has_aux=True)
+    (np.float64(6.0), np.float64(32.0), 'aux')
     """
     check_function("jvp", fn)
     return push_forward("jvp", fn, primals, tangents, has_aux)
@@ -187,7 +193,7 @@ def push_forward(
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
     ]
     with interpreter:
-        result = fn(*unflatten(structure, tracers))
+        result = entered(fn)(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, title)
     check_outputs(*flatten(out), title)
     value = map_leaves(interpreter.take_out, out)

@@ -30,6 +30,7 @@ from customop.arrays.nested import (
     show,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOCAST
 from customop.core.contract import finish_fake
 from customop.core.dispatch import kernel_for
@@ -238,7 +239,7 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     check_function("eval_shape", fn)
     given, named = map_leaves(_plain_fake, (args, kwargs))
-    out: Any = run_inside(FakeMode(), fn, *given, **named)
+    out: Any = run_inside(FakeMode(), entered(fn), *given, **named)
     for leaf in flatten(out)[0]:
         getattr(leaf, "shape", None)  # raises if the number of elements is unknown
     return map_leaves(to_fake, out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Container, Sequence
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from types import CellType, FunctionType
 from typing import Any, ClassVar, NoReturn
 
@@ -53,13 +53,16 @@ def _draw(
             f"customop::draw: {shown(method)} is not a method that draws an array",
             do="write one of NumPy's, such as 'normal'",
         )
-    named = ast.literal_eval(arguments)
+    named = {**_read(arguments)}
     if size is not None:
         named["size"] = tuple(size)
     if dtype is not None:
         named["dtype"] = dtype
     return getattr(generator, method)(**named)
 
+
+# Reading takes longer than most draws.
+_read: Callable[[str], Any] = lru_cache(maxsize=256)(ast.literal_eval)
 
 draw: Operator[..., Any] = custom_op(
     "customop::draw",

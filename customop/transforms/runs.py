@@ -12,8 +12,8 @@ from weakref import ProxyTypes
 import numpy as np
 
 from customop.config import config
+from customop.core.code_names import all_names_in
 from customop.core.kernel_proof import with_sampling
-from customop.core.reach import all_names_in
 from customop.core.table import RuleTable
 from customop.errors import CustomOpError, is_ours, warn_caller
 from customop.library.ops import OperatorPacket

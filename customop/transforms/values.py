@@ -38,6 +38,7 @@ from customop.arrays.nested import (
     structure_text,
 )
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOGRAD, JVP
 from customop.core.interpreter import Interpreter, explain_read_only, given_by_name
 from customop.core.rule_kind import RuleKind
@@ -177,7 +178,7 @@ def call_reading(
     given = [v if i in at else _unwritten(v, swaps) for i, v in enumerate(followed)]
     named = {key: _unwritten(v, swaps) for key, v in kwargs.items()} if kwargs else {}
     try:
-        return fn(*given, **named)
+        return entered(fn)(*given, **named)
     except ValueError as error:
         plain = [v for i, v in enumerate(args) if i not in at] + [*kwargs.values()]
         names = _names(given_by_name(fn, args, kwargs), plain)

@@ -13,6 +13,7 @@ import numpy as np
 from customop.arrays.kinds import check_own_rules, is_array
 from customop.arrays.nested import abbreviated, flatten, show, spread, unflatten
 from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.interpreter import current_mode, explain_read_only, given_by_name
 from customop.core.table import RuleTable
 from customop.core.tracer import frozen
@@ -110,6 +111,8 @@ def vmap(
     array([30., 41., 52.])
     >>> co.vmap(lambda p, k: p["x"] * k, in_dims=({"x": 0}, None))({"x": x}, 2.0).shape
     (2, 3)
+    >>> co.vmap(np.cumsum, out_dims=1)(x).shape  # the batch last
+    (3, 2)
 
     Two rows at a time, and random numbers of each row:
 
@@ -119,6 +122,11 @@ def vmap(
     >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="different")
     >>> bool(noisy(np.zeros(2))[0] == noisy(np.zeros(2))[1])
     False
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = co.vmap(lambda row: row + rng.normal(), randomness="same")
+    >>> shifted = noisy(np.zeros(2))
+    >>> bool(shifted[0] == shifted[1])
+    True
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
@@ -131,7 +139,8 @@ def vmap(
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
-        run: Any = random_draws.drawing_rows(fn) if is_different else fn
+        plain = entered(fn)
+        run: Any = random_draws.drawing_rows(plain) if is_different else plain
         draws = Draws() if is_same else None
         if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]

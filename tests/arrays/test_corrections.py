@@ -142,6 +142,7 @@ EXPRESSIONS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("old", EXPRESSIONS)
 def test_an_expression(old: str) -> None:
     """The error names it and what to write; that runs and gives NumPy's value."""
@@ -238,6 +239,7 @@ STATEMENTS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("body", STATEMENTS)
 def test_a_statement(body: str) -> None:
     """The error says which line to change; a changed line that makes an array works."""
@@ -261,6 +263,7 @@ def test_an_array_of_an_outer_scope_gets_another_name() -> None:
     assert advice(f"def f(x):\n{body}\n", "grad") == expected
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_the_names_of_the_user() -> None:
     """NumPy and this package are called what the user's module calls them."""
     source = (
@@ -275,6 +278,7 @@ def test_the_names_of_the_user() -> None:
     assert advice(source, "vmap") == expected
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_code_without_source_gets_general_words() -> None:
     names: dict[str, Any] = {"math": math, "__name__": "user"}
     exec("def f(x):\n    return math.sin(x[0])", names)
@@ -283,6 +287,7 @@ def test_code_without_source_gets_general_words() -> None:
     assert caught.value.do.startswith("use np.sin in place of math.sin")
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_long_code_gets_general_words() -> None:
     long = " + ".join(["x[0]"] * 100)
     text = advice(f"def f(x):\n    return math.sin({long})\n", "grad")
@@ -346,6 +351,7 @@ def test_the_gradient_of_an_array_of_one_element() -> None:
 # ---- other packages ----
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_functions_of_scipy() -> None:
     """A function in Python is for `traceable`, or has a counterpart; others have neither."""
     linalg = pytest.importorskip("scipy.linalg", reason="SciPy is not installed")

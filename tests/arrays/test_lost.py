@@ -47,6 +47,7 @@ WRITES: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_value_for_a_plain_array(run: str, target: str, tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_ways_to_write(run: str, write: str) -> None:
         RUNS[run](store)
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_an_error_of_numpy_stays() -> None:
     """A ValueError that no refusal is behind comes out as it is, also after one."""
 
@@ -151,6 +153,7 @@ def test_a_variable() -> None:
     assert cause.do.startswith("write out = np.array(out, like=x) before the line")
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_other_ways_to_lose_a_value() -> None:
     """The advice for a store is for stores alone."""
 
@@ -168,6 +171,7 @@ def test_other_ways_to_lose_a_value() -> None:
         co.vmap(lambda i: operator.setitem([0.0, 1.0], i, 1.0))(np.array([0, 1]))
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_the_call_is_named() -> None:
     """Messages name the transform, its function and the line that called it."""
 
@@ -184,6 +188,7 @@ def test_the_call_is_named() -> None:
     assert caught.value.where[0] == f"grad(loss) is called at {__file__}:{number}"
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize(
     ("run", "name"),
     [

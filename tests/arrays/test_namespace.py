@@ -82,6 +82,7 @@ class Twice:
         return self
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_numpy_has_no_other_hook_for_conversions() -> None:
     """np.asarray takes plain arrays alone from `__array__`, so a traced value is refused."""
     with pytest.raises((TypeError, ValueError), match="__array__"):
@@ -94,6 +95,7 @@ def test_numpy_has_no_other_hook_for_conversions() -> None:
     np.testing.assert_array_equal(kept, 2.0 * X)
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_the_error_names_the_installed_function_that_converts() -> None:
     """The user's own line may not show it."""
     with pytest.raises(co.DataDependentError) as caught:
@@ -121,6 +123,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_of_numpy_have_their_own_advice(name: str) -> None:
     """`traceable` does not reach them."""

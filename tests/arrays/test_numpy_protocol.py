@@ -379,10 +379,11 @@ LOST = {
     "array": np.array,
     "array of": lambda x: np.array([x[0, 0], 1.0]),
     "math": lambda x: math.sin(x[0, 0]),
-    "format": lambda x: f"{x[0, 0]:.2f}",
+    "format": lambda x: f"{x[0]:.2f}",
 }
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize("way", LOST)
 def test_losing_a_value(way: str) -> None:
     """Where a value would be lost to the transform, the error names it and it."""
@@ -395,6 +396,7 @@ def test_losing_a_value(way: str) -> None:
         assert caught.value.do
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_storing_a_tracer_into_an_array() -> None:
     """An element of an array cannot be a tracer; the cause says why."""
 

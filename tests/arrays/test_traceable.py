@@ -118,6 +118,7 @@ def _second(total: Callable[[Any], Any]) -> Any:
     return [(co.grad(total)(X + h) - co.grad(total)(X - h)) / 2e-6 for h in step]
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_the_function_itself_stays_as_it_is() -> None:
     """A call without traced values is a call of it, and it converts as before."""
     seen: list[Any] = []

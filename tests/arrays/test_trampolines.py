@@ -21,7 +21,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
-        self.gets = self.puts = 0
+        self.gets = self.puts = self.grows = 0
 
     def call(self, f: Any) -> Any:
         self.seen.append(f)
@@ -36,8 +36,13 @@ class Counts:
         c[key] = value
         return c
 
+    def grow(self, c: Any, value: Any, *holders: Any) -> Any:
+        self.grows += 1
+        return value, c
+
     def copy(self, code: CodeType) -> CodeType:
-        return hooked(code, Hook(self.call), Hook(self.get), Hook(self.put))
+        call, get, put = Hook(self.call), Hook(self.get), Hook(self.put)
+        return hooked(code, call, get, put, Hook(self.grow))
 
 
 def copied(fn: Any, counts: Counts) -> Any:
@@ -234,6 +239,69 @@ def test_writes_that_are_hooked() -> None:
             return new
 
     assert copied(fn, Replacing())(6) == fn(6)
+
+
+def test_operators_in_place_that_are_hooked() -> None:
+    """Those of local variables and of items; the hook sees what holds an item."""
+    total = 0
+
+    def fn(n: int, obj: Any) -> Any:
+        nonlocal total
+        out, k, text = [1, 2, 3, 4], 1, "a"
+        out += [5, 6]
+        out[k] += n
+        out[1:3] += [7]
+        out[-n:] += (8,)
+        text += "b"
+        total += n
+        obj.value += n
+        k += n or 2
+        return out, k, text, obj.value
+
+    expected = fn(2, SimpleNamespace(value=1))
+    holders: list[Any] = []
+
+    class Seeing(Counts):
+        def grow(self, c: Any, value: Any, *given: Any) -> Any:
+            holders.append([type(one) for one in given])
+            return super().grow(c, value, *given)
+
+    counts = Seeing()
+    assert copied(fn, counts)(2, SimpleNamespace(value=1)) == expected
+    assert total == 4
+    # Not the variable of the outer function, the attribute, or the value with a branch.
+    assert holders == [[], [list], [list], [list], []]
+    assert counts.puts == 3
+
+    class Replacing(Counts):
+        def grow(self, c: Any, value: Any, *given: Any) -> Any:
+            return value, type(c)(c)
+
+        def put(self, value: Any, c: Any, key: Any) -> Any:
+            new = type(c)(c)
+            new[key] = value
+            return new
+
+    total = 0
+    assert copied(fn, Replacing())(2, SimpleNamespace(value=1)) == expected
+
+
+def test_writes_of_slices_that_are_hooked() -> None:
+    """Their ends may be names, numbers, or computed."""
+
+    def fn(out: Any, n: int, ends: Any) -> Any:
+        out[n:] = [1]
+        out[:2] = out[1:3]
+        out[n - 1 : n + 1] = [n]
+        out[len(out) :] = [2]
+        out[ends[0] : ends[1]] = [3]
+        out[n or 1 :] = [4]
+        return out
+
+    counts = Counts()
+    assert copied(fn, counts)([5, 6, 7], 2, [0, 1]) == fn([5, 6, 7], 2, [0, 1])
+    # On 3.12 and later a slice whose end is an item or has a branch is not hooked.
+    assert counts.puts >= 4
 
 
 def test_errors_keep_their_places() -> None:

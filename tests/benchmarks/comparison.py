@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="renew the pages")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    backends = given.backend or ["numpy"]
+    backends = given.backend or ["native"]
     if given.one:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

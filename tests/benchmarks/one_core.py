@@ -1,6 +1,6 @@
 """Times of a chain as JSON; run in a process that is pinned to one core.
 
-Of 1e7 elements, beside JAX and the least that NumPy takes; by numba of 1e6.
+Of 1e7 elements, beside JAX and the least that NumPy takes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,7 @@ def main() -> None:
     name, rounds = sys.argv[1], int(sys.argv[2])
     program = getattr(chains, name)
     random = np.random.default_rng(3)
-    if "numba" in sys.argv:
-        x = random.uniform(size=10**6)
-        statements = chains.statements(partial(program, np), (x,), ours="numba")
-        statements[chains.PRODUCT] = chains.product(x)
-    else:
-        statements = _statements(name, program, random.uniform(size=10**7))
+    statements = _statements(name, program, random.uniform(size=10**7))
     sys.stdout.write(json.dumps(alternate(statements, rounds)))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import peers
 import programs
 import pytest
-from chains import ALONE, BY_HAND, EAGER, PRODUCT
+from chains import ALONE, BY_HAND, EAGER
 from table import Row, at_most, ratio
 from timing import Statement
 
@@ -104,26 +104,6 @@ def _on_one_core(script: str, *arguments: str) -> dict[str, float]:
         os.sched_setaffinity(0, cores)
     seconds: dict[str, float] = json.loads(found.stdout)
     return seconds
-
-
-def test_chain_by_numba(compare: Callable[..., None]) -> None:
-    pytest.importorskip("numba", reason="numba is not installed")
-    x = _random.uniform(size=10**6)
-    statements = chains.statements(partial(chains.arithmetic, np), (x,), ours="numba")
-    statements[PRODUCT] = chains.product(x)
-    compare("compiled by numba: ten calls, 1e6", statements, ratio(EAGER, 0.12))
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "sched_setaffinity"), reason="the system cannot pin processes"
-)
-def test_chain_by_numba_on_one_core(note: Callable[[Row], None]) -> None:
-    """Beside what one product of NumPy takes, which is for the memory."""
-    pytest.importorskip("numba", reason="numba is not installed")
-    seconds = _on_one_core("one_core.py", "arithmetic", "40", "numba")
-    floor = {PRODUCT: seconds[PRODUCT]}
-    what = "compiled by numba: ten calls, 1e6, one core"
-    note(Row(what, ratio(EAGER, 0.12), seconds["ours"], seconds[EAGER], floor))
 
 
 def test_chain_by_jax(compare: Callable[..., None]) -> None:

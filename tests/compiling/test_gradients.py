@@ -434,7 +434,7 @@ def test_settings_that_look_at_each_call_run_the_function() -> None:
 
 
 def test_explain_code_and_clear() -> None:
-    f = co.compile(lambda x: np.sum(np.sin(x) ** 2))
+    f = co.compile(lambda x: np.sum(np.sin(x) ** 2), backend="numpy")
     for _ in range(2):
         co.grad(f)(np.ones(3))
     title, line = str(f.explain()).splitlines()

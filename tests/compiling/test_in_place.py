@@ -62,7 +62,7 @@ def test_results_and_arguments_are_those_of_the_function(f: Any, n: int) -> None
 
 
 def test_parts_are_written_without_copies() -> None:
-    fast = co.compile(_steps)
+    fast = co.compile(_steps, backend="numpy")
     x, v = np.linspace(0.0, 1.0, 8) ** 2, np.zeros(8)
     y, w = x.copy(), v.copy()
     for _ in range(3):
@@ -193,10 +193,15 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.parametrize(
+    "backend", ["native", pytest.param("numpy", marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fn", WHOLE)
-def test_whole_arguments_are_written_as_in_the_function(fn: Any, layout: str) -> None:
-    compiled = co.compile(fn)
+def test_whole_arguments_are_written_as_in_the_function(
+    fn: Any, layout: str, backend: str
+) -> None:
+    compiled = co.compile(fn, backend=backend)
     for size in (6, 1 << 18):
         for errors in ("raise", "warn"):
             x = np.linspace(-1.0, 2.0, size)
@@ -211,7 +216,7 @@ def test_whole_arguments_are_written_as_in_the_function(fn: Any, layout: str) ->
 
 @pytest.mark.parametrize("fn", [_add, _chain, _out, _view_is_read, _both])
 def test_nothing_is_copied_to_an_argument_that_can_take_the_result(fn: Any) -> None:
-    compiled = co.compile(fn)
+    compiled = co.compile(fn, backend="numpy")
     compiled(np.ones(4), np.ones(4))
     assert "setitem" not in compiled.code
 

@@ -205,7 +205,7 @@ def test_reasons_name_rows_of_other_transforms_as_arrays() -> None:
 
 
 def test_explain_and_code() -> None:
-    f = co.compile(lambda x, w: np.exp(x @ w))
+    f = co.compile(lambda x, w: np.exp(x @ w), backend="numpy")
     co.vmap(f, in_dims=(0, None))(X, W)
     co.jvp(lambda x: f(x, W), (X,), (X,))
     lines = str(f.explain()).splitlines()

@@ -157,3 +157,53 @@ def test_taking_items_out_of_a_container_is_refused(held: Any, take: Any) -> Non
         with pytest.raises(co.GraphError, match="takes something out of 'held' of the"):
             f(X)
         assert held == before
+
+
+@pytest.mark.parametrize(
+    ("held", "replace"),
+    [
+        ([1.0], lambda held: held.__setitem__(0, held[0] + 1.0)),
+        ({"k": 1.0}, lambda held: held.update(k=held["k"] + 1.0)),
+        (deque([1.0]), lambda held: held.__setitem__(0, held[0] + 1.0)),
+        ([np.ones(2)], lambda held: held.__setitem__(0, held[0] + 1.0)),
+    ],
+    ids=["list", "dict", "deque", "array"],
+)
+def test_replacing_an_item_is_refused(held: Any, replace: Any) -> None:
+    """A graph would use the first item for ever."""
+    before = [*held.values()] if isinstance(held, dict) else [*held]
+
+    def fn(x: Any) -> Any:
+        replace(held)
+        return x * np.sum(next(iter(held.values() if isinstance(held, dict) else held)))
+
+    for _ in range(2):
+        with pytest.raises(co.GraphError, match="replaces an item of 'held' of the"):
+            co.compile(fn)(np.ones(3))
+        now = [*held.values()] if isinstance(held, dict) else [*held]
+        assert all(a is b for a, b in zip(before, now, strict=True))
+
+
+@pytest.mark.parametrize(
+    "held", [bytearray(b"12"), array("d", [1.0, 2.0])], ids=["bytearray", "array"]
+)
+def test_writing_bytes_is_refused(held: Any) -> None:
+    before = bytes(held)
+
+    def fn(x: Any) -> Any:
+        held[0] += 1
+        return x * held[0]
+
+    with pytest.raises(co.GraphError, match="writes to 'held' of the closure"):
+        co.compile(fn)(np.ones(3))
+    assert bytes(held) == before
+
+
+def test_an_equal_item_may_be_put_in_again() -> None:
+    held = [2.0]
+
+    def fn(x: Any) -> Any:
+        held[0] = float("2.0")
+        return x * held[0]
+
+    np.testing.assert_array_equal(co.compile(fn)(np.ones(3)), np.full(3, 2.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.state_kinds import MORE_KINDS, REFUSED_KINDS
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -338,9 +340,12 @@ KINDS: dict[str, tuple[str, str, str]] = {
 def _a_module_of_a_user() -> Iterator[None]:
     module: Any = types.ModuleType("state_kinds_module")
     module.m = types.ModuleType("state_kinds_other")
+    before = {**vars(builtins)}
     sys.modules[module.__name__] = module
     yield
     del sys.modules[module.__name__]
+    for name in vars(builtins).keys() - before.keys():
+        delattr(builtins, name)
 
 
 def made(before: str, body: str, scope: dict[str, Any]) -> Callable[[Any], Any]:
@@ -355,7 +360,24 @@ def made(before: str, body: str, scope: dict[str, Any]) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("has_name", [True, False], ids=["named", "nameless"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_change_is_noticed_or_refused(name: str, has_name: bool) -> None:
-    before, body, change = KINDS[name]
+    _notices(name, *KINDS[name], has_name)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("has_name", [True, False], ids=["named", "nameless"])
+@pytest.mark.parametrize("name", MORE_KINDS)
+def test_further_changes_are_noticed(name: str, has_name: bool) -> None:
+    _notices(name, *MORE_KINDS[name], has_name)
+
+
+@pytest.mark.parametrize("name", REFUSED_KINDS)
+def test_what_may_read_anything_or_is_used_up_is_refused(name: str) -> None:
+    fn = made(*REFUSED_KINDS[name], {"__name__": "state_kinds"})
+    with pytest.raises(co.GraphError, match=r"may read any name|the same items again"):
+        co.compile(fn)(X)
+
+
+def _notices(name: str, before: str, body: str, change: str, has_name: bool) -> None:
     scope: dict[str, Any] = {"__name__": "state_kinds"} if has_name else {}
     fn = made(before, body, scope)
     fast = co.compile(fn)
@@ -464,14 +486,15 @@ def _nested(fns: list[Any]) -> Callable[[Any], Any]:
 def check(seed: int) -> None:
     """Change the states of a program one after the other; compare with the function."""
     choose = Random(seed)
-    names = choose.sample([n for n in KINDS if n not in ("eval", "exec")], 3)
-    if any("module" in KINDS[name][0] for name in names[1:]):
+    kinds = {**KINDS, **MORE_KINDS}
+    names = choose.sample([n for n in kinds if n not in ("eval", "exec")], 3)
+    if any("module" in kinds[name][0] for name in names[1:]):
         names = names[:1]  # one module for all
     scopes = [
         {"__name__": "state_kinds"} if choose.random() < 0.8 else {} for _ in names
     ]
     pairs = zip(names, scopes, strict=True)
-    fns = [made(*KINDS[name][:2], scope) for name, scope in pairs]
+    fns = [made(*kinds[name][:2], scope) for name, scope in pairs]
     way, use = choose.choice([*_WAYS]), choose.choice([*_USES])
     text = f"{seed}: {names} / {way} / {use}"
     main = _WAYS[way](fns)
@@ -481,7 +504,7 @@ def check(seed: int) -> None:
     order = choose.sample(range(len(names)), len(names))
     for i in (None, *order):
         if i is not None:
-            exec(KINDS[names[i]][2], scopes[i])
+            exec(kinds[names[i]][2], scopes[i])
         for run in (*fast, *fast):
             found, expected = run(X), eager(X)
             assert np.array_equal(np.asarray(found), np.asarray(expected)), text

@@ -227,3 +227,29 @@ def test_quiet_calls_raise_no_flags(dtypes: tuple[str, str]) -> None:
             for shift in range(11):
                 ufunc(*[np.roll(v, i * shift) for i, v in enumerate(arrays)])
     assert seen > 20
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_cast_where_nothing_is_written(backend: str) -> None:
+    """An array of one item fits into no items."""
+
+    def fn(x: Any, v: Any) -> Any:
+        x[1:] = np.sqrt(v)
+        return x
+
+    compiled = co.compile(fn, backend=backend)
+    for _ in range(2):
+        found, expected = (
+            observe(f, [np.array([-1]), np.array([-1.0])], "warn")
+            for f in (compiled, fn)
+        )
+        assert found == expected
+
+
+def test_the_fake_of_round_does_not_warn() -> None:
+    """The power of ten is too large for the dtype; the kernel says so once in a call."""
+    fn = lambda x: np.round(x, 5)
+    compiled = co.compile(fn)
+    for _ in range(2):
+        x = np.ones(3, np.float16)
+        assert observe(compiled, [x], "warn") == observe(fn, [x], "warn")

@@ -146,6 +146,7 @@ def test_example_asserts(path: Path) -> None:
     assert any(line.startswith(("assert", "np.testing.assert")) for line in lines[-25:])
 
 
+@pytest.mark.exhaustive
 def test_missing_extras_are_named(tmp_path: Path) -> None:
     """An example says which extra it needs, in its docstring and where it is missing."""
     found = run_all(

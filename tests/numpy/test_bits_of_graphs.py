@@ -39,6 +39,16 @@ _PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "vander": (lambda a: np.vander(a, 6), _LINE),
     "vander increasing": (lambda a: np.vander(a, 5, increasing=True), _LINE),
     "polyfit": (lambda a: np.polyfit(_TIMES, a, 3), _X[0]),
+    "polyfit with all": (lambda a: np.polyfit(_TIMES, a, 2, full=True), _X[0]),
+    "covariances of a fit": (lambda a: np.polyfit(_TIMES, a, 2, cov=True), _X[0]),
+    "residuals": (lambda a: np.linalg.lstsq(a[:, :3], a[:, 5:7])[1], _X),
+    "poly of complex": (np.poly, _X[0] + 1j * _X[1]),
+    "polydiv": (lambda a: np.polydiv(a, a[3:6]), _LINE),
+    "dot backward": (lambda a: np.dot(a[::-1], a), _RNG.standard_normal(501)),
+    "dot both backward": (lambda a: a[::-2].dot(a[::-2]), _RNG.standard_normal(501)),
+    "dot of a matrix": (lambda a: np.dot(a[::-1, ::-1], a[0, ::-1]), _X),
+    "cov": (np.cov, _RNG.standard_normal((5, 50))),
+    "corrcoef": (np.corrcoef, _RNG.standard_normal((5, 50))),
     "sum initial": (lambda a: np.sum(a, initial=3.3), _LINE),
     "sum where": (lambda a: np.sum(a, where=a > 0), _LINE),
     "sum both": (lambda a: np.sum(a, 1, where=a > 0, initial=0.1), _X.T),
@@ -121,7 +131,7 @@ def assert_same(
     program: Callable[[Any], Any], array: np.ndarray, compiles: bool = True
 ) -> None:
     """Raise unless graph and compiled function give what NumPy gives."""
-    expected = program(array.copy(order="K"))
+    expected = program(array)
     graph = co.make_fx(program)(array)
     found = [graph(array)]
     if compiles:
@@ -138,6 +148,34 @@ def assert_same(
 
 def _parts(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
+
+
+_SIZED: dict[str, Callable[[Any], Any]] = {
+    "var": lambda a: np.sum(np.tan(np.var(a, axis=1))),
+    "var of all": lambda a: np.var(a, ddof=1) ** 2,
+    "std": lambda a: np.sum(np.std(a, axis=0) ** 3),
+    "cov": lambda a: np.sum(np.cov(a) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", _SIZED)
+def test_bits_at_every_size(name: str) -> None:
+    """A graph of symbolic sizes divides by them as one of numbers does."""
+    fn = _SIZED[name]
+    value, slope = co.compile(fn), co.compile(co.grad(fn))
+    for count in (3, 5, 7, 9, 33, 50, 100):
+        a = np.random.default_rng(count).standard_normal((5, count))
+        assert value(a).tobytes() == fn(a).tobytes()
+        assert slope(a).tobytes() == co.grad(fn)(a).tobytes()
+
+
+def test_bits_of_quotients_at_every_size() -> None:
+    """Their gradients are right up to rounding."""
+    divided = co.compile(lambda a: np.polydiv(a, np.array([1.0, 2.0, 0.5])))
+    for count in (4, 5, 9, 33):
+        a = np.random.default_rng(count).standard_normal(count)
+        pairs = zip(divided(a), np.polydiv(a, [1.0, 2.0, 0.5]), strict=True)
+        assert all(y.tobytes() == wanted.tobytes() for y, wanted in pairs)
 
 
 def test_graphs_keep_the_call_and_gradients_see_through_it() -> None:

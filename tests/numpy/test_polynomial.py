@@ -72,12 +72,27 @@ def test_sum_of_roots_by_a_leading_zero() -> None:
     np.testing.assert_allclose(moved, [-1.0])
 
 
-@pytest.mark.parametrize("p", [[0.0, 0.0], [3.0], [2.0, 0.0, 0.0]])
-def test_polynomials_without_other_roots_than_zero(p: Any) -> None:
-    """NumPy's roots, with derivative zero."""
+@pytest.mark.parametrize("p", [[0.0, 0.0], [3.0], [0.0, 3.0], []])
+def test_polynomials_without_roots(p: Any) -> None:
+    """They have derivatives without elements."""
     found = co.jvp(np.roots, (np.asarray(p),), (np.ones(len(p)),))
-    np.testing.assert_array_equal(found[0], np.roots(p))
-    assert not np.any(found[1])
+    assert found[0].shape == found[1].shape == np.roots(p).shape == (0,)
+
+
+def test_a_root_at_zero_moves_with_the_last_coefficient() -> None:
+    """2 t + h has the root -h / 2; a root that is met twice moves infinitely fast."""
+    for dtype in ("f8", "f4"):
+        p = np.array([2.0, 0.0], dtype)
+        out, moved = co.jvp(np.roots, (p,), (np.array([0.0, 1.0], dtype),))
+        assert out.dtype == np.roots(p).dtype
+        np.testing.assert_array_equal(out, [0.0])
+        np.testing.assert_allclose(moved, [-0.5])
+        assert co.grad(lambda p: np.sum(np.roots(p)))(p).tolist() == [0.0, -0.5]
+    p = np.array([2.0, 0.0, 0.0])
+    with np.errstate(all="ignore"):
+        out, moved = co.jvp(np.roots, (p,), (np.ones(3),))
+    np.testing.assert_array_equal(out, np.roots(p))
+    assert not np.any(np.isfinite(moved))
 
 
 def test_double_root_has_no_derivative() -> None:
@@ -89,23 +104,28 @@ def test_double_root_has_no_derivative() -> None:
     assert np.all(np.abs(g) > 1e7) or not np.any(np.isfinite(g))
 
 
-def test_roots_of_rows_are_complex() -> None:
-    """Whether they are real depends on data, and so does the number of roots."""
+def test_roots_of_rows() -> None:
+    """They are complex if one of all rows has complex roots; their number is one."""
     found = batched(np.roots, np.array([1.0, -3.0, 2.0]))
-    assert found.dtype == np.complex128
+    assert found.dtype == np.float64
     assert found.tolist() == [2.0, 1.0]
+    rows = np.array([[1.0, -3.0, 2.0], [1.0, 0.0, 1.0]])
+    expected = np.stack([np.roots(row) for row in rows])
+    assert co.vmap(np.roots)(rows).dtype == expected.dtype == np.complex128
+    np.testing.assert_array_equal(co.vmap(np.roots)(rows), expected)
     with pytest.raises(ValueError, match="has 1 roots, not 2, since it begins with"):
         batched(np.roots, np.array([0.0, -3.0, 2.0]))
 
 
 def test_product_of_conjugate_zeros_is_real() -> None:
-    """As NumPy decides by the values; for rows it stays complex."""
+    """As NumPy decides by the values."""
     z = np.array([1 + 2j, 1 - 2j, 3.0])
     out, pullback = co.vjp(np.poly, z)
     assert out.dtype == np.float64
     np.testing.assert_array_equal(out, np.poly(z))
     assert pullback(np.ones(4))[0].dtype == np.complex128
-    assert batched(np.poly, z).dtype == np.complex128
+    assert batched(np.poly, z).dtype == np.float64
+    assert co.vmap(np.poly)(np.stack([z, z + 1j])).dtype == np.complex128
 
 
 def test_polynomial_of_a_matrix() -> None:

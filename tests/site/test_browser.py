@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.browser import Visit, chromium, visit
+from tests.site.conftest import ROOT
 
 __all__ = ["chromium", "visit"]
 
@@ -76,6 +78,20 @@ ANSWERS = {
     "how do I differentiate by a keyword": "guide/questions.html#how-do-i-differentiate-by-a",
     "why is my first call slow": "guide/questions.html#why-is-my-first-call-slow",
     "nan in my gradient": "guide/questions.html#where-does-the-nan",
+    "return auxiliary values": "guide/questions.html#how-do-i-return-something-else",
+    "use a dict of parameters": "guide/questions.html#can-parameters-be-a-dict",
+    "for loop in compile": "guide/questions.html#how-do-i-write-a-loop",
+    "if statement in compile": "guide/questions.html#how-do-i-write-an-if",
+    "how fast is it": "guide/questions.html#how-fast-is-it",
+    "does it work with pandas": "guide/questions.html#does-it-work-with-pandas",
+    "operator with several outputs": "guide/questions.html#how-does-an-operator-return",
+    "what is a fake kernel": "guide/questions.html#what-is-a-fake-kernel",
+    "call a C function": "guide/questions.html#how-do-i-call-a-c",
+    "use my operator in pytorch": "guide/questions.html#how-do-i-use-my-operator-in",
+    "hessian vector product": "api/gradients.html#customop.hvp",
+    "which numpy functions are supported": "guide/numpy_functions.html",
+    "gradient of every sample": "guide/batching.html#gradients-of-every-sample",
+    "why is vmap slow": "guide/questions.html#why-is-vmap-slow",
     "random numbers in vmap": "guide/batching.html#random-numbers",
     "mypy plugin": "guide/typing.html#the-mypy-plugin",
     "save a graph": "guide/questions.html#how-do-i-save-a-function",
@@ -101,6 +117,22 @@ def test_search_answers(place: str, visit: Visit) -> None:
         link = first.locator("a").get_attribute("href") or ""
         found[question] = link[: len(ANSWERS[question])]
     assert found == ANSWERS
+
+
+def test_search_finds_error_messages(place: str, visit: Visit) -> None:
+    """A message of the page of error messages, pasted whole, leads to its section."""
+    text = (ROOT / "examples" / "guide" / "errors.md").read_text(encoding="utf-8")
+    page = visit(f"{place}/search.html")
+    asked = 0
+    for section in re.split("^### ", text, flags=re.MULTILINE)[1:]:
+        title, _, body = section.partition("\n")
+        for message in re.findall(r"^customop\.\w+: .*", body, re.MULTILINE):
+            page.goto(f"{place}/search.html?q={quote(message)}")
+            first = page.locator("#search-results li a").first
+            assert "guide/errors.html" in (first.get_attribute("href") or "")
+            assert first.inner_text().endswith(title), message
+            asked += 1
+    assert asked > 20
 
 
 def test_search_from_every_page(place: str, visit: Visit) -> None:

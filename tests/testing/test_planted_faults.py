@@ -60,6 +60,7 @@ def test_fault_is_found(row: Row) -> None:
 
 
 @pytest.mark.usefixtures("toy")
+@pytest.mark.exhaustive
 @each
 def test_twin_passes(row: Row) -> None:
     """An operator without the fault passes every check."""

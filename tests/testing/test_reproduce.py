@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import re
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.variations import dtypes, layouts
 
 from . import probed
+from .hidden import calls, lengths, precision
 from .probed import CASES
 from .sampling import operator
 
@@ -84,6 +87,8 @@ def rebuilt(op: Any, sample: Sample) -> Sample:
     text = repro(op, sample)
     head, _, call = text.rpartition("print(")
     target = f"co.ops.{op.namespace}.{op.name}.default"
+    # The operator is defined here already.
+    head = re.sub(r"(?ms)^op = .*?^\)\n(op\.register.*\n)*", "", head)
     names: dict[str, Any] = {"catch": lambda *a, **k: Sample(a, k)}
     exec(head + call.replace(target, "found = catch").rstrip()[:-1], names)
     return names["found"]
@@ -209,6 +214,105 @@ def test_script_of_a_main_program(tmp_path: Path) -> None:
     assert run_script(made.stdout, tmp_path).stdout == "4.5\n"
 
 
+def _made_here(k: int, table: dict[str, float]) -> Any:
+    """An operator with all rules, whose functions read what is around them."""
+
+    def helper(x: np.ndarray) -> np.ndarray:
+        return x * k
+
+    @co.custom_op("reproduce::made", mutates_args=(), tags=co.Tag.needs_contiguous)
+    def made(x: np.ndarray, factor: float = -2.0) -> np.ndarray:
+        # Three elements are one too many.
+        return helper(x) * factor * table["a"] + (x.size > 2)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor = inputs[1]
+
+    made.register_fake(lambda x, factor: co.fake_like(x))
+    made.register_autograd(
+        lambda ctx, g: (g * (k * ctx.factor * table["a"]), None), setup_context=keep
+    )
+    made.register_vmap(
+        lambda info, in_dims, x, factor: (made(x, factor), in_dims[0]),
+    )
+    return made
+
+
+def test_script_of_an_operator_made_in_a_function(tmp_path: Path) -> None:
+    """It defines the operator, its rules and what they read, and repeats the fault."""
+    found = co.testing.opcheck(
+        _made_here(3, {"a": 0.5}), (np.ones(2),), raise_exception=False
+    )
+    error = found["test_vmap"]
+    assert isinstance(error, co.OpCheckError), found
+    lines = error.repro.splitlines()
+    assert {"k = 3", "table = {'a': 0.5}"} <= set(lines)
+    again = run_script(error.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(error).splitlines()[0]}" in again.stderr
+    # Without the fault the same text passes the check.
+    right = error.repro.replace(" + (x.size > 2)", "")
+    assert run_script(right, tmp_path).returncode == 0
+
+
+def test_script_of_a_fault_over_all_inputs(tmp_path: Path) -> None:
+    """It looks for inputs again: one of them alone does not show the fault."""
+    found = co.testing.opcheck(lengths.wide_rows_are_cut(True), raise_exception=False)
+    error = found["test_sizes"]
+    assert isinstance(error, co.OpCheckError), found
+    target = error.repro[error.repro.index("co.testing.opcheck(") :].split("\n", 2)[1]
+    assert error.repro.endswith(f"(\n{target}\n    test_utils='test_sizes',\n)\n")
+    again = run_script(error.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(error).splitlines()[0]}" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("build", "check", "name"),
+    [
+        (calls.same_array_twice, "test_layouts", "x"),
+        (precision.integers_through_float64, "test_dtypes", "x"),
+    ],
+)
+def test_argument_of_a_fault_is_underlined(build: Any, check: str, name: str) -> None:
+    """The first that the note of the input names, or the only array."""
+    found = co.testing.opcheck(build(True), raise_exception=False)[check]
+    assert isinstance(found, co.OpCheckError)
+    assert found.parameter == name
+    assert "^^^" in str(found).splitlines()[2]
+
+
+def test_script_without_a_source_says_why() -> None:
+    """Of a function that holds an object it says which, and where it is made."""
+    lock = threading.Lock()
+
+    @co.custom_op("reproduce::locked", mutates_args=())
+    def locked(x: np.ndarray) -> np.ndarray:
+        with lock:
+            return x + 1
+
+    script = repro(locked, Sample((np.ones(2),)))
+    line = locked.__wrapped__.__code__.co_firstlineno
+    assert (
+        f"# reproduce::locked is defined within a function at {__file__}:{line}: run"
+        " that first (it reads lock, which holds lock)" in script.splitlines()
+    )
+
+
+def test_script_keeps_two_values_of_a_name_apart() -> None:
+    """One name cannot have two values, so such functions are not written."""
+    x = 2.0
+
+    @co.custom_op("reproduce::shadowed", mutates_args=())
+    def shadowed(y: np.ndarray) -> np.ndarray:
+        return x * y
+
+    def fake_of(x: str) -> Any:
+        return lambda y: co.fake_like(y, dtype=x)
+
+    op = shadowed.register_fake(fake_of("f8"))
+    script = repro(op, Sample((np.ones(2),)))
+    assert "(two of its functions read other values as x)" in script
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [
@@ -225,7 +329,8 @@ def test_script_of_what_no_file_keeps(place: str, said: str) -> None:
     )
     op = co.custom_op("reproduce::cell", names["cell"], mutates_args=())
     script = repro(op, Sample((np.ones(2),)))
-    assert f"# reproduce::cell is defined {said}: run that first" in script.splitlines()
+    what = f"# reproduce::cell is defined {said}: run that first"
+    assert f"{what} (there is no source of cell)" in script.splitlines()
     assert "run_path" not in script
 
 

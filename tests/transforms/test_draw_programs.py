@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import secrets
 import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial, partialmethod, wraps
+from operator import methodcaller
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -35,6 +37,11 @@ class Model:
 
     def noise(self) -> Any:
         return self.parts[0]["rng"].normal()
+
+    def _scaled(self, by: float) -> Any:
+        return self.noise() * by
+
+    scaled = partialmethod(_scaled, 2.0)
 
     def __call__(self) -> Any:
         return self.noise()
@@ -146,6 +153,13 @@ def _by_module(rng: Any) -> Noise:
     return lambda: sys.modules["holder_of_rng"].rng.normal()
 
 
+def _by_weak_dict(rng: Any) -> Noise:
+    model = Model(rng)
+    held = weakref.WeakValueDictionary({"model": model})
+    # The default keeps the model alive; it is not what draws.
+    return lambda kept=(held, [model]): kept[0]["model"].noise()
+
+
 def _by_global(rng: Any) -> Noise:
     globals()["rng_by_text"] = rng
     return lambda: globals()["rng_by_text"].normal()
@@ -177,6 +191,13 @@ HOLDERS: dict[str, Callable[[Any], Noise]] = {
     "wrapped": _wrapped,
     "inner function": _inner,
     "object array": lambda rng: partial(lambda held: held[0].normal(), _in_array(rng)),
+    "vectorize": lambda rng: partial(np.vectorize(lambda v: v * rng.normal()), 1.0),
+    "frompyfunc": lambda rng: partial(
+        np.frompyfunc(lambda v: v * rng.normal(), 1, 1), 1.0
+    ),
+    "methodcaller": lambda rng: partial(methodcaller("normal"), rng),
+    "partialmethod": lambda rng: Model(rng).scaled,
+    "weak dict": _by_weak_dict,
     "module by text": _by_module,
     "global by text": _by_global,
 }
@@ -192,6 +213,11 @@ GLOBALS: dict[str, Callable[[Any], Noise]] = {
         lambda: np.random.Generator(np.random.PCG64()).normal()
     ),
     "older, without a seed": lambda _: lambda: np.random.RandomState().normal(),
+    "system": lambda _: lambda: random.SystemRandom().random(),
+    "secrets": lambda _: lambda: secrets.randbelow(1 << 20) / 3.0,
+    "spawn": lambda _: partial(
+        lambda rng: rng.spawn(1)[0].normal(), np.random.default_rng(0)
+    ),
 }
 
 

@@ -330,7 +330,13 @@ def _method() -> _MethodRecord:
     functions = [_enter(run), _fall(), _check(), _same_dtype(), _bring(), _point()]
     functions += [_make(), _give()]
     made = build(functions, further=flag_declarations(), quick=True)
-    return _MethodRecord(b"run", made["enter"], _FASTCALL, None)
+    record = _MethodRecord(b"run", made["enter"], _FASTCALL, None)
+    _records.append(record)
+    return record
+
+
+# Functions point to them, also to that of a second thread that came at the same moment.
+_records: list[_MethodRecord] = []
 
 
 # ---- machine code ----

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,10 @@ from customop.compiling.native_backend.machine_code import (
     vector,
 )
 from customop.compiling.native_backend.tables import InnerLoop, Table
+from customop.compiling.native_backend.vector_functions import (
+    VECTOR_DECLARATIONS,
+    near_operation,
+)
 
 # Whether the value of a node is read by anything but the noted rows up to a row.
 Readers = Callable[[Any, int], bool]
@@ -68,6 +72,7 @@ _DECLARED: Final = "".join(
         for kind, size, width in (("double", 64, 8), ("float", 32, 16))
         for lanes, short in ((1, f"f{size}"), (width, f"v{width}f{size}"))
     ]
+    + [VECTOR_DECLARATIONS]
 )
 
 # ---- which rows go together ----
@@ -75,6 +80,12 @@ _DECLARED: Final = "".join(
 # Most rows of a group: the time that LLVM takes grows with their number.
 _MOST: Final = 100
 _MOST_SINGLE: Final = 300
+# As many as so many rows: the code of a function that is not arithmetic.
+_LONG: Final = 12
+
+
+def _length_of_code(name: str) -> int:
+    return 1 if name in _OPERATIONS else _LONG
 
 
 class _FusedRow(NamedTuple):
@@ -95,7 +106,7 @@ def _row_of(table: Table, number: int) -> _FusedRow | None:
         return None
     name, node, types = note
     kind = _KINDS.get(types)
-    if kind is None or name not in _OPERATIONS or not _can_join(name, types[0]):
+    if kind is None or _operation(name) is None or not _can_join(name, types[0]):
         return None
     row = table.rows[number]
     data, dims, steps, axes, count = row[2], row[3], row[4], row[6], row[8]
@@ -122,25 +133,27 @@ def _runs(table: Table) -> Generator[list[tuple[int, _FusedRow]]]:
     run: list[tuple[int, _FusedRow]] = []
     memory: RunMemory | None = None
     like: Any = None
+    lines = 0
     for number in range(len(table.rows)):
         row = _row_of(table, number)
         fits = (
             memory is not None
             and row is not None
             and (row.length, row.kind) == like
-            and len(run) < (_MOST_SINGLE if row.length == 1 else _MOST)
+            and lines < (_MOST_SINGLE if row.length == 1 else _MOST)
             and memory.takes(row.operands)
         )
         if not fits:
             if len(run) > 1:
                 yield run
-            run, memory = [], None
+            run, memory, lines = [], None, 0
             if row is not None:
                 like = row.length, row.kind
                 begun = RunMemory(row.length, _SIZES[row.kind])
                 memory = begun if begun.takes(row.operands) else None
         if row is not None and memory is not None:
             run.append((number, row))
+            lines += _length_of_code(row.name)
     if len(run) > 1:
         yield run
 
@@ -227,21 +240,22 @@ class _FusedGroup:
         self._length = first.length
         self._kind = first.kind
         slots: dict[tuple[int, int], int] = {}
-        steps = [
-            (row.name, [slots.setdefault(o, len(slots)) for o in row.operands])
-            for _, row in run
-        ]
+        steps = tuple(
+            [
+                (row.name, (*[slots.setdefault(o, len(slots)) for o in row.operands],))
+                for _, row in run
+            ]
+        )
         self._slots = slots
         writers = {used[-1]: i for i, (_, used) in enumerate(steps)}
         last = self.rows[-1]
-        stored = {i for i in writers.values() if is_read_after(run[i][1].node, last)}
-        code = MachineFunction("fused", LOOP_PARAMETERS)
-        fixed = {slot for (_, step), slot in slots.items() if not step}
-        unread = _unread(steps) - stored
-        _write(code, self._kind, steps, stored, unread, fixed, self._length == 1)
-        self.name: str = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
-        code.rename(self.name)
-        self.code: MachineFunction = code
+        stored = frozenset(
+            [i for i in writers.values() if is_read_after(run[i][1].node, last)]
+        )
+        fixed = frozenset([slot for (_, step), slot in slots.items() if not step])
+        code = _code_of(self._kind, steps, stored, fixed, self._length == 1)
+        self.name: str = code[0]
+        self.code: MachineFunction = code[1]
 
     def row(self, table: Table, function: int) -> tuple[int, ...]:
         """Return the row of the group."""
@@ -252,7 +266,27 @@ class _FusedGroup:
         return table.rows.pop()
 
 
-def _unread(steps: Sequence[tuple[str, list[int]]]) -> set[int]:
+# The name of each operation of a group, and the slots of its operands.
+_Steps = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@lru_cache(maxsize=2048)
+def _code_of(
+    kind: str,
+    steps: _Steps,
+    stored: frozenset[int],
+    fixed: frozenset[int],
+    is_single: bool,
+) -> tuple[str, MachineFunction]:
+    """Return the code of a group, and its name, which is made of its text."""
+    code = MachineFunction("fused", LOOP_PARAMETERS)
+    _write(code, kind, steps, stored, _unread(steps) - stored, fixed, is_single)
+    name = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
+    code.rename(name)
+    return name, code
+
+
+def _unread(steps: _Steps) -> set[int]:
     """Return the steps whose results no later step reads: they run for their warnings."""
     unread: set[int] = set()
     last: dict[int, int] = {}
@@ -266,10 +300,10 @@ def _unread(steps: Sequence[tuple[str, list[int]]]) -> set[int]:
 def _write(
     code: MachineFunction,
     kind: str,
-    steps: Sequence[tuple[str, list[int]]],
-    stored: set[int],
+    steps: _Steps,
+    stored: frozenset[int],
     unread: set[int],
-    fixed: set[int],
+    fixed: frozenset[int],
     is_single: bool,
 ) -> None:
     """Write the loop: steps are names of ufuncs with the slots of their operands."""
@@ -304,7 +338,9 @@ def _write(
             values[slot] = code.load(items, at[slot], note)
         for number, (name, (*inputs, result)) in enumerate(steps):
             operands = [values[slot] for slot in inputs]
-            values[result] = _OPERATIONS[name](code, kind, width, operands)
+            write = _operation(name)
+            assert write is not None
+            values[result] = write(code, kind, width, operands)
             if number in stored:
                 code.store(items, values[result], at[result], note)
             elif number in unread:
@@ -334,6 +370,11 @@ def _spread(code: MachineFunction, kind: str, value: str, lanes: int) -> str:
 # ---- operations ----
 
 _Operation = Callable[[MachineFunction, str, int, list[str]], str]
+
+
+def _operation(name: str) -> _Operation | None:
+    """Return what writes the operation of a noted row; None if it is not joined."""
+    return _OPERATIONS.get(name) or near_operation(name)
 
 
 def _arithmetic(instruction: str) -> _Operation:

@@ -236,6 +236,9 @@ def _layout(
     strides = tuple([plan.size(n) for n in fake.strides])
     if any(n < 0 for n in strides):
         raise WholeGraph(f"{node} has negative strides")
+    steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+    if prod(shape) and sum(steps) // fake.dtype.itemsize >= prod(shape):
+        raise WholeGraph(f"{node} has gaps in its memory")
     return shape, strides
 
 

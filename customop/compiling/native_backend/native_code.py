@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
+from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
 from customop.compiling.native_backend.door import (
     CHANGED,
+    RUNNING,
     UNSETTLED,
     DoorInput,
     accept_errstate,
     make_door,
 )
+from customop.compiling.native_backend.drawn_inputs import draws_of, with_drawn_inputs
 from customop.compiling.native_backend.driver import driver
 from customop.compiling.native_backend.islands import arrange_island
 from customop.compiling.native_backend.memory import (
@@ -33,18 +38,36 @@ from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.result_layout import Finished, ResultPlan
 from customop.compiling.native_backend.tables import NativeProgram
 from customop.compiling.native_backend.ufunc_loops import DTYPES, NotNative
-from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.native_backend.written_rows import (
+    RULES_OF_WRITES,
+    writes_input,
+    written_inputs,
+)
+from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.compiling.report import NodeGroup
 from customop.config import config
-from customop.core.table import changing, finalized
+from customop.core.table import RuleTable, changing, finalized
 from customop.forks import free_after_fork
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
-_RULES: Final = {**RULES, **RULES_OF_CONTROL, "island": arrange_island}
+# The code of the fallback where a program runs already in a thread that let the GIL go.
+_RUNNING_FREE: Final = -1
+
+_RULES: Final = {
+    **RULES,
+    **RULES_OF_STEPS,
+    **RULES_OF_CONTROL,
+    **RULES_OF_WRITES,
+    "island": arrange_island,
+}
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
+# Copies of a plan, for threads that call it while it runs without the GIL.
+_COPIES: Final = 3
+# Work in items from which on other threads go on meanwhile: 50 us.
+_RELEASED: Final = 1 << 17
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
@@ -60,13 +83,26 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         It does not check the guards of the graph. Its attribute `explain` gives the calls
         that run as Python.
     """
+    return _build(module, is_exact=True)
+
+
+def build_near(module: GraphModule) -> Callable[..., list[Any]]:
+    """Do what `build` does, for ``compile(exact=False)``."""
+    return _build(module, is_exact=False)
+
+
+def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
+    if any(map(_is_elsewhere, module.graph.nodes)):
+        return build_code(module)
+    if draws_of(module):
+        return with_drawn_inputs(module, build)
     why = _reason_against(module)
     if why:
-        run: Any = build_numpy(module)
+        run: Any = build_code(module)
         others = getattr(run, "explain", list)
         run = _named(run, lambda: [NodeGroup([], "NumPy code", why), *others()])
     else:
-        run = NativeCode(module).function
+        run = NativeCode(module, is_exact=is_exact).function
     made: Callable[..., list[Any]] = run
     return made
 
@@ -90,18 +126,28 @@ def _reason_against(module: GraphModule) -> str:
     return next(filter(None, map(_reason_against_node, module.graph.nodes)), "")
 
 
+def _is_elsewhere(node: Node) -> bool:
+    """Return whether a value lies in the memory of another device."""
+    return isinstance(node.val, FakeArray) and node.val.device != CPU.name
+
+
 def _reason_against_node(node: Node) -> str:
     """Return why the graph of a node is left to NumPy's code; empty if it is not."""
-    value = node.val
-    if isinstance(value, FakeArray) and value.device != CPU.name:
-        return "it holds arrays of another device"
     if isinstance(node.target, SettledGraph) and node.target.warns:
         return f"{node} warns by settings of its own, and would again in a second run"
-    if node.is_checked:
+    if node.is_checked and not _is_checked_by_island(node):
         return f"{node} is checked"
-    if node.op == CALL and not node.is_pure:
+    if node.op == CALL and not node.is_pure and not writes_input(node):
         return f"{node} writes or draws"
     return ""
+
+
+def _is_checked_by_island(node: Node) -> bool:
+    """Return whether what the graph checks of a result is what each island looks at."""
+    is_users = (
+        isinstance(node.target, RuleTable) and builtin_kernel(node.target) is None
+    )
+    return is_users and "must_be" not in node.meta and isinstance(node.val, FakeArray)
 
 
 class NativeCode:
@@ -113,10 +159,13 @@ class NativeCode:
         Of the leaves of the inputs.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, is_exact: bool) -> None:
         self._module: GraphModule = module
+        self._is_exact: bool = is_exact
         self._numpy: Any = None
         self._plans: dict[Any, GraphProgram | str] = {}
+        # Copies of plans: by the key of the plan, and their number.
+        self._copies: dict[tuple[Any, int], GraphProgram] = {}
         self._lock: Any = free_after_fork(threading.RLock())
         # The count of changes of tables for which the kernels are right.
         self._seen: int = changing.count
@@ -143,6 +192,9 @@ class NativeCode:
                 found.append(NodeGroup([], "NumPy code", program))
             else:
                 found += program.explain()
+        if self._copies:
+            count = sum(copy.nbytes for copy in [*self._copies.values()])
+            found.append(NodeGroup([], f"copies for threads, {count} bytes"))
         return found
 
     # ---- plans ----
@@ -164,14 +216,32 @@ class NativeCode:
             return "there are plans for too many kinds of arguments"
         made: GraphProgram | str
         try:
-            made = GraphProgram(self._module, leaves, self._fallback)
+            made = self._program(leaves, 0)
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
         return made
 
-    def _fallback(self, code: int, *leaves: Any) -> Any:
+    def _program(self, leaves: Sequence[Any], number: int) -> GraphProgram:
+        """Return a new plan, or a copy of one by its number."""
+        fallback = partial(self._fallback, number)
+        return GraphProgram(self._module, leaves, fallback, is_exact=self._is_exact)
+
+    def _run_copy(self, number: int, leaves: Sequence[Any]) -> Any:
+        """Run a copy of a plan that runs in another thread."""
+        key = tuple([_signature(leaf) for leaf in leaves]), number
+        copy = self._copies.get(key)
+        if copy is None:
+            with self._lock:
+                copy = self._copies.get(key)
+                if copy is None:
+                    copy = self._copies[key] = self._program(leaves, number)
+        return copy.run(*leaves)
+
+    def _fallback(self, number: int, code: int, *leaves: Any) -> Any:
         """Run a call that is not as planned."""
+        if code == _RUNNING_FREE and number < _COPIES:
+            return self._run_copy(number + 1, leaves)
         if code == CHANGED:
             key = tuple([_signature(leaf) for leaf in leaves])
             program = self._plans.get(key)
@@ -186,7 +256,7 @@ class NativeCode:
         if self._numpy is None:
             with self._lock:
                 if self._numpy is None:
-                    self._numpy = build_numpy(self._module)
+                    self._numpy = build_code(self._module)
         return self._numpy(*leaves)
 
     def _run_again(self, *leaves: Any) -> Any:
@@ -195,7 +265,7 @@ class NativeCode:
             return self._module.run_list(*leaves)
         with finalized, changing:
             if self._seen != changing.count:
-                self._plans = {}
+                self._plans, self._copies = {}, {}
                 self._door = self._planned
                 self._seen = changing.count
         return self.function(*leaves)
@@ -225,14 +295,17 @@ class GraphProgram:
         module: GraphModule,
         leaves: Sequence[Any],
         fallback: Callable[..., Any],
+        *,
+        is_exact: bool,
     ) -> None:
-        self._program: NativeProgram = NativeProgram(driver())
+        self._program: NativeProgram = NativeProgram(driver(), is_exact=is_exact)
         program = self._program
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
         placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
+        written = written_inputs(module.graph.nodes)
         pairs = [
-            self._stand_in(leaf, node)
+            self._stand_in(leaf, node, is_written=node in written)
             for leaf, node in zip(leaves, placeholders, strict=True)
         ]
         arrays = [array for _, array in pairs]
@@ -241,9 +314,14 @@ class GraphProgram:
             for node, (kind, _) in zip(placeholders, pairs, strict=True)
             if kind == "scalar"
         ]
-        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, build)
+        inner = build if is_exact else build_near
+        plan = TablePlan(program, self._memory, module, arrays, table, _RULES, inner)
         plan.scalars.update(scalars)
-        inputs = [self._input(kind, array) for kind, array in pairs]
+        plan.written = written
+        inputs = [
+            self._input(kind, array, is_written=node in written)
+            for node, (kind, array) in zip(placeholders, pairs, strict=True)
+        ]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
         plan.fuse_all()
@@ -252,16 +330,29 @@ class GraphProgram:
         results = ResultPlan(plan, placeholders)
         finishes = results.is_finished_in_python
 
+        releases = not table.needs_gil and table.work >= _RELEASED
+
         def fall(code: int, *leaves: Any) -> Any:
             if code == UNSETTLED and accept_errstate(program):
                 return door(*leaves)
-            found = fallback(code, *leaves)
+            free = code == RUNNING and releases
+            found = fallback(_RUNNING_FREE if free else code, *leaves)
             return Finished(found) if finishes else found
 
-        door = make_door(program, table, inputs, results.of_door, fall)
+        door = make_door(
+            program,
+            table,
+            inputs,
+            results.of_door,
+            fall,
+            last=plan.last,
+            releases_gil=releases,
+        )
         self.run: Callable[..., Any] = results.finishing(door) if finishes else door
 
-    def _stand_in(self, leaf: Any, node: Node) -> tuple[str, AnyArray]:
+    def _stand_in(
+        self, leaf: Any, node: Node, *, is_written: bool
+    ) -> tuple[str, AnyArray]:
         """Return how an argument is given, and the memory that stands for it."""
         kind = "array" if type(leaf) is np.ndarray else "scalar"
         if not isinstance(node.val, FakeArray) or not isinstance(
@@ -276,6 +367,8 @@ class GraphProgram:
             return kind, self._memory.new(leaf.itemsize).array((), leaf.dtype)
         if type(leaf) is not np.ndarray:
             raise NotNative(f"the argument {node} is a {type(leaf).__name__}")
+        if is_written and min(leaf.strides, default=0) < 0:
+            raise NotNative(f"the argument {node} goes backward, and is written")
         low, high = span_of(leaf)
         block = self._memory.new(high - low)
         offset = block.offset + address_of(leaf) - low
@@ -283,7 +376,7 @@ class GraphProgram:
             leaf.shape, leaf.dtype, block.chunk, offset, leaf.strides
         )
 
-    def _input(self, kind: str, array: AnyArray) -> DoorInput:
+    def _input(self, kind: str, array: AnyArray, *, is_written: bool) -> DoorInput:
         low, high = span_of(array)
         start = address_of(array)
         is_dense = low == start and high - low == array.nbytes
@@ -295,8 +388,14 @@ class GraphProgram:
             start,
             low,
             high,
-            is_copied=is_dense and array.nbytes <= COPIED,
+            is_copied=is_dense and array.nbytes <= COPIED and not is_written,
+            is_written=is_written,
         )
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the memory that it holds."""
+        return self._memory.nbytes
 
     def explain(self) -> list[NodeGroup]:
         """Return the rows, and the calls that run as Python."""

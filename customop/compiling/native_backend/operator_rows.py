@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from customop.compiling.native_backend.iteration import merged_axes, strides_within
+from customop.compiling.native_backend.iteration import (
+    LoopAxis,
+    merged_axes,
+    result_strides,
+    strides_within,
+)
 from customop.compiling.native_backend.memory import address_of
 from customop.compiling.native_backend.own_loops import (
     add_at_loop,
@@ -19,11 +25,11 @@ from customop.compiling.native_backend.own_loops import (
 from customop.compiling.native_backend.planning import AnyArray, TablePlan, loop_of_cast
 from customop.compiling.native_backend.reduction_rows import (
     cumulative,
-    deviation,
     mean,
     reduction,
     truth,
 )
+from customop.compiling.native_backend.small_products import Product, near_product
 from customop.compiling.native_backend.ufunc_loops import NotNative, loop_for
 from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.graph.node import Node
@@ -47,7 +53,7 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     if is_scalar or isinstance(found, np.generic):
         # A scalar has no memory that lasts, an array without axes has.
         by_key = node.target.name == "slice"
-        found = x[(*_key(others[0]), ...)] if by_key else kernel(x, *others)
+        found = x[(*basic_key(others[0]), ...)] if by_key else kernel(x, *others)
     if not found.size:
         plan.view(node, found, kernel, others)
         return
@@ -59,7 +65,8 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     plan.copy(x, new.reshape(x.shape))
 
 
-def _key(key: Sequence[Any]) -> tuple[Any, ...]:
+def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of Python for that of ``np::slice``."""
     return tuple([slice(*k) if len(k) > 1 else k[0] if k else None for k in key])
 
 
@@ -69,16 +76,7 @@ def placed(
     """Emit zeros with `g` at a slice."""
     found = plan.result(node, tuple(shape), g.dtype)
     plan.fill(found, 0)
-    plan.copy(g, found[(*_key(key), ...)])
-
-
-def replaced(
-    plan: TablePlan, node: Node, x: AnyArray, v: AnyArray, key: Sequence[Any]
-) -> None:
-    """Emit a copy of `x` with `v` at a slice."""
-    found = plan.result(node, x.shape, x.dtype, [np.empty_like(x)])
-    plan.copy(x, found)
-    plan.copy(v, found[(*_key(key), ...)])
+    plan.copy(g, found[(*basic_key(key), ...)])
 
 
 def on_diagonal(
@@ -225,11 +223,14 @@ def matmul(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
         if x.dtype != dtype and not x.flags.c_contiguous:
             raise NotNative("a product of operands that are cast, not in C order")
     a, b = plan.cast(a, dtype), plan.cast(b, dtype)
-    found = plan.result(node, plan.shape_of(node), dtype)
-    if not found.ndim:
-        plan.scalars.add(node)
     rows = a if a.ndim > 1 else a[None, :]
     columns = b if b.ndim > 1 else b[:, None]
+    shape = plan.shape_of(node)
+    count = len(shape) - (a.ndim > 1) - (b.ndim > 1)
+    plan.take_new(
+        node, *plan.new(shape, dtype, _product_strides(shape, count, rows, columns))
+    )
+    found = plan.arrays[node]
     n, k = rows.shape[-2:]
     m = columns.shape[-1]
     steps = [
@@ -257,13 +258,26 @@ def matmul(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
         else ()
     )
     # The loop moves `args` where it goes over several matrices, so each row has one.
-    plan.table.emit(
-        loop,
-        [address_of(a), address_of(b), address_of(found)],
-        [1, n, k, m],
-        [0, 0, 0, *steps, *own],
-        outer,
-    )
+    of_a, of_b = (steps[0], steps[1]), (steps[2], steps[3])
+    product = Product(n, k, m, of_a, of_b, (own[0], own[1]), (*outer,))
+    inner: Any = loop
+    places = [address_of(a), address_of(b), address_of(found)]
+    if not plan.program.is_exact:
+        inner, places, product = near_product(inner, product, dtype.char, places)
+    plan.table.emit(inner, places, product.dims, product.strides, product.outer)
+
+
+def _product_strides(
+    shape: tuple[int, ...], count: int, rows: AnyArray, columns: AnyArray
+) -> tuple[int, ...] | None:
+    """Return the strides of products, whose first axes lie as those of the operands."""
+    core = prod(shape[count:]) * rows.itemsize
+    stacks = [x[..., 0, 0] for x in (rows, columns) if x.ndim > 2]
+    lead = result_strides(shape[:count], core, stacks) if stacks else None
+    if lead is None:
+        return None
+    ends = [prod(shape[i + 1 :]) * rows.itemsize for i in range(count, len(shape))]
+    return (*lead, *ends)
 
 
 def outer_product(plan: TablePlan, node: Node, a: AnyArray, b: AnyArray) -> None:
@@ -281,8 +295,19 @@ def gathered(
     indices: Sequence[Any],
     packed: bool = False,
 ) -> None:
-    """Emit the rows of an array at index arrays for its first axes."""
-    places = _places(plan, indices)
+    """Emit the rows of an array at index arrays for its first axes, or one for another."""
+    slots = [j for j, i in enumerate(indices) if i is not None]
+    if len(slots) == 1 and slots[0]:
+        (place,) = index_arrays(plan, [indices[slots[0]]])
+        strides = None if packed else tuple(map(plan.size, node.val.strides))
+        if not x.size:
+            raise NotNative("places in an array without items")
+        found, block = plan.new(plan.shape_of(node), x.dtype, strides)
+        plan.arrays[node] = found
+        plan.hold(node, block)
+        _at_axis(plan, partial(take_loop, 1), x, found, slots[0], place)
+        return
+    places = index_arrays(plan, indices)
     count = len(places)
     rest = x.shape[count:]
     line = x[(0,) * count] if x.size else x
@@ -294,16 +319,15 @@ def gathered(
         raise NotNative("one item, which may be a scalar")
     found = plan.result(node, plan.shape_of(node), x.dtype)
     shape = np.broadcast_shapes(*[i.shape for i in places])
-    lines, steps = _index_steps(plan, places, shape)
+    lines, steps = index_steps(plan, places, shape)
     row = x.itemsize * prod(rest)
     plan.table.emit(
-        take_loop(),
+        take_loop(count, row),
         [*map(address_of, lines), address_of(x), address_of(found)],
         [
             prod(shape),
-            count,
-            row,
             *[v for j in range(count) for v in (x.shape[j], x.strides[j])],
+            row,
         ],
         [*steps, 0, row],
     )
@@ -317,13 +341,21 @@ def added_at(
     indices: Sequence[Any],
 ) -> None:
     """Emit zeros with `g` added at index arrays, one item after the other."""
-    places = _places(plan, indices)
+    slots = [j for j, i in enumerate(indices) if i is not None]
+    places = index_arrays(plan, [indices[j] for j in slots])
+    if slots != [*range(len(slots))] and len(slots) > 1:
+        raise NotNative("index arrays for axes that are not the first")
     count = len(places)
-    loop = add_at_loop(g.dtype)
+    loop = add_at_loop(g.dtype, count)
     if loop is None:
         raise NotNative(f"sums of {g.dtype} at places")
     found = plan.result(node, tuple(shape), g.dtype)
     plan.fill(found, 0)
+    if slots[0] and found.size and g.size:
+        new = plan.temporary(g.shape, g.dtype)
+        plan.copy(g, new)
+        _at_axis(plan, lambda _: loop, found, new, slots[0], places[0])
+        return
     at = np.broadcast_shapes(*[i.shape for i in places])
     if not g.size:
         return
@@ -331,22 +363,56 @@ def added_at(
         new = plan.temporary(g.shape, g.dtype)
         plan.copy(g, new)
         g = new
-    lines, steps = _index_steps(plan, places, at)
+    lines, steps = index_steps(plan, places, at)
     row = g.itemsize * prod(shape[count:])
     plan.table.emit(
         loop,
         [*map(address_of, lines), address_of(found), address_of(g)],
         [
             prod(at),
-            count,
-            row,
             *[v for j in range(count) for v in (shape[j], found.strides[j])],
+            row,
         ],
         [*steps, 0, row],
     )
 
 
-def _places(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
+def _at_axis(
+    plan: TablePlan,
+    loop_for_rows: Callable[[int], Any],
+    table: AnyArray,
+    values: AnyArray,
+    axis: int,
+    place: AnyArray,
+) -> None:
+    """Emit the rows that move items between an array at places of one axis, and values.
+
+    The loop is that for rows of so many bytes.
+    """
+    among = range(axis, axis + place.ndim)
+    given = np.moveaxis(values, among, range(place.ndim))
+    lines = np.moveaxis(table, axis, 0)
+    ends = merged_axes(given.shape[: place.ndim], [given.strides[: place.ndim]])
+    if not place.ndim or len(ends) > 1:
+        raise NotNative("places that are no line")
+    (index,), (step,) = index_steps(plan, [place], place.shape)
+    rest = merged_axes(
+        lines.shape[1:], [lines.strides[1:], given.strides[place.ndim :]]
+    )
+    row = table.itemsize
+    if rest and rest[0].strides == (row, row):
+        row *= rest.pop(0).length
+    plan.table.emit(
+        loop_for_rows(row),
+        [address_of(index), address_of(table), address_of(values)],
+        [place.size, table.shape[axis], table.strides[axis], row],
+        [step, 0, ends[0].strides[0] if ends else 0],
+        [LoopAxis(n, (0, *steps)) for n, steps in rest],
+    )
+
+
+def index_arrays(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
+    """Return index arrays; raise if a loop cannot take them."""
     if any(
         not isinstance(i, np.ndarray) or i.dtype != np.int64 or not i.size
         for i in indices
@@ -355,7 +421,7 @@ def _places(plan: TablePlan, indices: Sequence[Any]) -> list[AnyArray]:
     return [*indices]
 
 
-def _index_steps(
+def index_steps(
     plan: TablePlan, places: Sequence[AnyArray], shape: tuple[int, ...]
 ) -> tuple[list[AnyArray], list[int]]:
     """Return index arrays that are read in one step each, and the steps."""
@@ -407,17 +473,14 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::reshape": view,
         "np::scatter_add": added_at,
         "np::slice": view,
-        "np::slice_set": replaced,
         "np::squeeze": view,
         "np::stack": joined,
-        "np::std": deviation,
         "np::sum": reduction(np.add, 0.0),
         "np::transpose": view,
         "np::tril": triangle(np.tril),
         "np::triu": triangle(np.triu),
         "np::undiagonal": on_diagonal,
         "np::unslice": placed,
-        "np::var": deviation,
         "np::where": chosen,
     }
 )

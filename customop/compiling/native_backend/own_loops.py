@@ -7,6 +7,7 @@ NumPy does the whole call and warns or raises as it does.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ from customop.compiling.native_backend.machine_code import (
     splat,
     vector,
 )
+from customop.compiling.native_backend.object_layout import pointer
 from customop.compiling.native_backend.tables import (
     CLEARED,
     QUIET,
@@ -46,7 +48,7 @@ def copy_loop(itemsize: int) -> InnerLoop:
 
     sizes = (itemsize, itemsize)
     lanes = 1 if kind is None else _LANES
-    return InnerLoop(_elementwise("copy", sizes, body, lanes), flags=QUIET)
+    return InnerLoop(elementwise_loop("copy", sizes, body, lanes=lanes), flags=QUIET)
 
 
 @cache
@@ -75,7 +77,7 @@ def where_loop(itemsize: int) -> InnerLoop | None:
         code.store(items, value, target, note)
 
     sizes = (1, itemsize, itemsize, itemsize)
-    return InnerLoop(_elementwise("where", sizes, body), flags=QUIET)
+    return InnerLoop(elementwise_loop("where", sizes, body), flags=QUIET)
 
 
 @cache
@@ -97,10 +99,9 @@ def _aligned(itemsize: int) -> str:
 
 # Items that one step of a loop handles where all operands are contiguous.
 _LANES: Final = 8
+_DECLARED: Final = f"declare i1 @llvm.vector.reduce.or.v{_LANES}i1(<{_LANES} x i1>)"
 
-# Writes the code for some neighboring items, given where each operand has them, and how
-# many there are. It may return a bit for each that says that it is left to NumPy.
-_Body: TypeAlias = Callable[[MachineFunction, list[str], int], "str | None"]
+LoopBody: TypeAlias = Callable[[MachineFunction, list[str], int], "str | None"]
 
 
 def _is_not_zero(code: MachineFunction, value: str, lanes: int) -> str:
@@ -108,12 +109,30 @@ def _is_not_zero(code: MachineFunction, value: str, lanes: int) -> str:
     return code.let(f"icmp ne {vector('i8', lanes)} {value}, zeroinitializer")
 
 
-def _elementwise(
-    name: str, sizes: tuple[int, ...], body: _Body, lanes: int = _LANES
+def elementwise_loop(
+    name: str,
+    sizes: tuple[int, ...],
+    body: LoopBody,
+    declared: str = _DECLARED,
+    lanes: int = _LANES,
 ) -> int:
     """Return the address of a loop over items, of these sizes in bytes.
 
     Contiguous items are handled some at once, up to those that are left at the end.
+
+    Parameters
+    ----------
+    name : str
+    sizes : tuple of int
+        For each operand.
+    body : callable
+        Writes the code for some neighboring items, given where each operand has them, and
+        how many there are. It may return a bit for each that says that it is left to
+        NumPy.
+    declared : str, optional
+        What the body needs to be declared in the text of LLVM.
+    lanes : int, optional
+        How many items it handles at once.
     """
     code = MachineFunction(name, LOOP_PARAMETERS)
     count = code.load("i64", "%dims")
@@ -126,7 +145,7 @@ def _elementwise(
         places = [
             code.moved(start, code.mul(step, number))
             for start, step in zip(starts, steps, strict=True)
-        ]
+        ]  # of `starts` at that moment
         bits = body(code, places, width)
         if bits is not None:
             if width > 1:
@@ -136,23 +155,90 @@ def _elementwise(
             code.store("i1", code.let(f"or i1 {code.load('i1', left)}, {bits}"), left)
 
     if lanes > 1:
-        is_plain = "true"
-        for step, size in zip(steps, sizes, strict=True):
-            is_plain = code.let(f"and i1 {is_plain}, {code.test('eq', step, size)}")
+        groups = code.let(f"udiv i64 {count}, {lanes}")
+        is_plain = code.test("sgt", groups, 0)
+        for number, (step, size) in enumerate(zip(steps, sizes, strict=True)):
+            fits = code.test("eq", step, size)
+            if number < len(sizes) - 1:
+                fits = code.let(f"or i1 {fits}, {code.test('eq', step, 0)}")
+            is_plain = code.let(f"and i1 {is_plain}, {fits}")
         with code.when(is_plain):
-            groups = code.let(f"udiv i64 {count}, {lanes}")
+            single, starts = starts, _spread_places(code, starts, steps, sizes, lanes)
             with code.each(groups) as group:
                 handle(code.mul(group, lanes), lanes)
+            starts = single
             code.store("i64", code.mul(groups, lanes), done)
     start = code.load("i64", done)
     with code.each(code.sub(count, start)) as i:
         handle(code.add(start, i), 1)
     code.give("i32", code.choose(code.load("i1", left), "i32", LEFT, 0))
-    return build([code], further=_DECLARED)[name]
+    return build([code], further=declared)[name]
 
 
-_DECLARED: Final = f"declare i1 @llvm.vector.reduce.or.v{_LANES}i1(<{_LANES} x i1>)"
+def _spread_places(
+    code: MachineFunction,
+    starts: list[str],
+    steps: list[str],
+    sizes: tuple[int, ...],
+    lanes: int,
+) -> list[str]:
+    """Return where to read some items at once: one that is the same for all is copied."""
+    found = []
+    for start, step, size in zip(starts[:-1], steps, sizes, strict=False):
+        place = code.variable("ptr", start)
+        room = code.room("i128", -(-size * lanes // 16))
+        with code.when(code.test("eq", step, 0)):
+            for lane in range(lanes):
+                code.copy(code.moved(room, lane * size), start, size)
+            code.store("ptr", room, place)
+        found.append(code.load("ptr", place))
+    return [*found, starts[-1]]
 
+
+# ---- powers of scalars ----
+
+
+@cache
+def scalar_power_loop(char: str) -> InnerLoop | None:
+    """Return the loop of ``x ** y`` for scalars of NumPy, which is not that of arrays.
+
+    Data are both operands and the result.
+
+    Returns
+    -------
+    InnerLoop or None
+        None if the function of the C library has other results than NumPy's operator.
+    """
+    kind, name, number = _POWERS[char]
+    try:
+        function: Any = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):  # there is none of this name
+        return None
+    function.restype, function.argtypes = number, [number] * 2
+    dtype: Any = np.dtype(char).type
+    with np.errstate(all="ignore"):
+        for x in _BASES:
+            for y in _EXPONENTS:
+                expected, found = dtype(x) ** dtype(y), dtype(function(x, y))
+                if not np.array_equal(expected, found, equal_nan=True):
+                    return None
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    size = np.dtype(char).itemsize
+
+    def body(code: MachineFunction, places: list[str], lanes: int) -> None:
+        x, y = (code.load(kind, place) for place in places[:2])
+        given = f"{kind} {x}, {kind} {y}"
+        code.store(kind, code.call(kind, pointer(address), given), places[2])
+
+    return InnerLoop(elementwise_loop("powers", (size,) * 3, body, lanes=1))
+
+
+_POWERS: Final = {
+    "d": ("double", "pow", ctypes.c_double),
+    "f": ("float", "powf", ctypes.c_float),
+}
+_BASES: Final = (0.0, -0.0, 0.1, 0.7, 1.0, 1.3, 2.9, 17.3, 1e30, -1.7, float("inf"))
+_EXPONENTS: Final = (-3.0, -1.7, -1.0, 0.0, 0.3, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 7.1)
 
 # ---- casts ----
 
@@ -201,7 +287,7 @@ def cast_loop(source: np.dtype[Any], target: np.dtype[Any]) -> InnerLoop | None:
     elif source.kind == "f" and target.kind in "iu":
         flags = CLEARED  # code for unsigned numbers may raise some that mean nothing
     lanes = 1 if target.kind == "c" else _LANES
-    return InnerLoop(_elementwise("cast", sizes, body, lanes), flags=flags)
+    return InnerLoop(elementwise_loop("cast", sizes, body, lanes=lanes), flags=flags)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
@@ -302,26 +388,49 @@ def _constant(value: float) -> str:
 # ---- rows by their number ----
 
 
-@cache
-def take_loop() -> InnerLoop:
+def take_loop(axes: int, nbytes: int) -> InnerLoop:
     """Return the loop that copies rows of a table, chosen by numbers.
 
     Data are the arrays of numbers (int64), one for each axis, then the table and the
-    result. Dims are the rows to copy, the axes, the bytes of a row, and for each axis its
-    length and its step in bytes. Strides are those of the numbers, one that is not read,
-    and that of the result.
+    result. Dims are the rows to copy, for each axis its length and its step in bytes, and
+    the bytes of a row. Strides are those of the numbers, one that is not read, and that of
+    the result.
+
+    Parameters
+    ----------
+    axes : int
+    nbytes : int
+        Of a row.
     """
-    return InnerLoop(_rows("take", _copy_out), flags=QUIET)
+    return InnerLoop(_copying("take", axes, _whole_word(nbytes)), flags=QUIET)
 
 
-@cache
-def put_loop() -> InnerLoop:
+def put_loop(axes: int, nbytes: int) -> InnerLoop:
     """Return the loop that copies rows into a table; operands as in `take_loop`."""
-    return InnerLoop(_rows("put", _copy_in), flags=QUIET)
+    return InnerLoop(_copying("put", axes, _whole_word(nbytes)), flags=QUIET)
+
+
+def _whole_word(nbytes: int) -> int:
+    """Return the size of a row that is moved as one word; 0 for others."""
+    return nbytes if nbytes in _WORDS else 0
 
 
 @cache
-def add_at_loop(dtype: np.dtype[Any]) -> InnerLoop | None:
+def _copying(name: str, axes: int, word: int) -> int:
+    def body(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
+        pair = (row, given) if name == "put" else (given, row)
+        if word:
+            note = ", align 1"
+            value = code.load(_WORDS[word], pair[1], note)
+            code.store(_WORDS[word], value, pair[0], note)
+        else:
+            code.copy(*pair, nbytes)
+
+    return _rows(name, axes, body)
+
+
+@cache
+def add_at_loop(dtype: np.dtype[Any], axes: int) -> InnerLoop | None:
     """Return the loop that adds rows to those of a table, one row after the other.
 
     Operands are as in `take_loop`: the rows that are added are the last one.
@@ -346,54 +455,32 @@ def add_at_loop(dtype: np.dtype[Any]) -> InnerLoop | None:
             code.store(kind, code.let(f"{how} {kind} {old}, {more}"), a)
 
     flags = WATCHED if real.kind == "f" else QUIET
-    return InnerLoop(_rows("add_at", body), flags=flags)
+    return InnerLoop(_rows("add_at", axes, body), flags=flags)
 
 
-def _copy_out(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
-    _copy_row(code, given, row, nbytes)
-
-
-def _copy_in(code: MachineFunction, row: str, given: str, nbytes: str) -> None:
-    _copy_row(code, row, given, nbytes)
-
-
-def _copy_row(code: MachineFunction, target: str, source: str, nbytes: str) -> None:
-    with code.either(code.test("eq", nbytes, 8)) as otherwise:
-        code.store("i64", code.load("i64", source), target)
-        otherwise()
-        with code.either(code.test("eq", nbytes, 4)) as second:
-            code.store("i32", code.load("i32", source), target)
-            second()
-            code.copy(target, source, nbytes)
-
-
-def _rows(name: str, body: Callable[[MachineFunction, str, str, str], None]) -> int:
+def _rows(
+    name: str, axes: int, body: Callable[[MachineFunction, str, str, str], None]
+) -> int:
     """Return the address of a loop over rows of a table, chosen by numbers."""
     code = MachineFunction(name, LOOP_PARAMETERS)
-    count, axes, nbytes = code.words("%dims", ("i64", "i64", "i64"))
-    table = code.word("%data", axes, "ptr")
-    others = code.add(axes, 1)
-    given = code.word("%data", others, "ptr")
-    given_step = code.word("%strides", others)
-    bad = code.variable("i1", "false")
-    offset = code.variable("i64", 0)
+    numbers = [code.word("%data", j, "ptr") for j in range(axes)]
+    table, given = (code.word("%data", axes + j, "ptr") for j in range(2))
+    strides = [code.word("%strides", j) for j in range(axes)]
+    given_step = code.word("%strides", axes + 1)
+    count, *pairs, nbytes = (code.word("%dims", j) for j in range(2 + 2 * axes))
     with code.each(count) as i:
-        code.store("i64", 0, offset)
-        with code.each(axes) as j:
-            numbers = code.word("%data", j, "ptr")
-            place = code.moved(numbers, code.mul(code.word("%strides", j), i))
-            number = code.load("i64", place)
-            pair = code.word_at("%dims", code.add(code.mul(j, 2), 3))
-            length, step = code.words(pair, ("i64", "i64"))
+        offset, bad = "0", "false"
+        for j, (place, stride) in enumerate(zip(numbers, strides, strict=True)):
+            length, step = pairs[2 * j : 2 * j + 2]
+            number = code.load("i64", code.moved(place, code.mul(stride, i)))
             negative = code.test("slt", number, 0)
             number = code.add(number, code.choose(negative, "i64", length, 0))
             outside = code.test("uge", number, length)
-            code.store("i1", code.let(f"or i1 {code.load('i1', bad)}, {outside}"), bad)
-            moved = code.add(code.load("i64", offset), code.mul(number, step))
-            code.store("i64", moved, offset)
-        with code.when(code.load("i1", bad)):
+            bad = code.let(f"or i1 {bad}, {outside}")
+            offset = code.add(offset, code.mul(number, step))
+        with code.when(bad):
             code.give("i32", LEFT)
-        row = code.moved(table, code.load("i64", offset))
-        body(code, row, code.moved(given, code.mul(given_step, i)), nbytes)
+        row, own = code.moved(table, offset), code.moved(given, code.mul(given_step, i))
+        body(code, row, own, nbytes)
     code.give("i32", 0)
     return build([code])[name]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,21 +25,26 @@ from customop.compiling.native_backend.own_loops import (
     cast_loop,
     copy_loop,
     move_loop,
+    scalar_power_loop,
 )
+from customop.compiling.native_backend.tables import InnerLoop
 from customop.compiling.native_backend.ufunc_loops import (
     DTYPES,
     NotNative,
+    UfuncLoop,
     WholeGraph,
     loop_for,
 )
+from customop.compiling.native_backend.vector_functions import near_loop
 from customop.compiling.numpy_backend.call_text import builtin_kernel, ufunc_of
 from customop.core.table import RuleTable
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
-from customop.graph.replay import GivenCode
+from customop.graph.replay import GivenCode, kernel_of, only_runs_kernel
 from customop.shapes.expressions import names_of
 from customop.shapes.expressions import value_of as expression_value
 from customop.shapes.sizes import Symbolic
+from customop.transforms.trace.graph_tracer import assign, lay_out
 
 AnyArray: TypeAlias = np.ndarray[Any, Any]
 
@@ -83,6 +89,8 @@ _EXACT: Final = frozenset(
         "trunc",
     ]
 )
+# Operators that are only in captured graphs.
+_OF_GRAPHS: Final = (assign, lay_out)
 # Operators of Python on NumPy's scalars that do what the ufunc does, if they give a
 # floating-point number: those of integers look for overflow, and products of complex ones
 # are computed in another way. Which of two nan is the result is not promised.
@@ -163,6 +171,12 @@ class TablePlan:
         self._inner: list[TablePlan] = []
         # Values that are the same in each step of a loop.
         self.fixed: set[Node] = set()
+        # Arguments that are written, and new values of them that nothing else needs: what
+        # is written to which slices. The table of these rows.
+        self.written: set[Node] = set()
+        self.parts: dict[Node, list[tuple[AnyArray, Sequence[Any]]]] = {}
+        self.last: Any = None
+        self._ending: Sequence[Node] = ()
         self._build = build
         self._compiled: dict[int, GraphModule] = {}
         self._touched: list[tuple[int, int]] = []
@@ -174,7 +188,6 @@ class TablePlan:
         self._maker_of: dict[Block, Node] = {}
         self._ends: dict[Node, int] = {}
         self._numbers: dict[tuple[str, str], AnyArray] = {}
-        self._at: int = 0
 
     # ---- the walk ----
 
@@ -184,7 +197,7 @@ class TablePlan:
         ends = _last_uses(nodes)
         inputs = iter(self._inputs)
         for i, node in enumerate(nodes):
-            self._at = i
+            self._ending = ends.after.get(i, ())
             if node.op == PLACEHOLDER:
                 self._take_input(node, next(inputs))
             elif node.op == CONSTANT:
@@ -202,7 +215,7 @@ class TablePlan:
                 for block in self._temporaries:
                     self.memory.release(block)
                 self._temporaries.clear()
-            for ended in ends.after.get(i, ()):
+            for ended in self._ending:
                 self._release(ended)
 
     def _take_input(self, node: Node, value: Any) -> None:
@@ -241,15 +254,20 @@ class TablePlan:
         if isinstance(node.val, FakeArray):
             check_plain(node, node.val.dtype)
         mark = self.table.mark()
+        has_written = self.last is not None
         try:
             values = [self.value_of(v) for v in node.values()]
             self._plan_operator(node, values)
         except WholeGraph:
             raise
         except NotNative as reason:
+            if not node.is_pure:
+                raise WholeGraph(str(reason)) from None
             self.table.back_to(mark)
             self.forget(node)
             self._rules["island"](self, node, str(reason))
+        if has_written and node.is_pure and self.table.mark() != mark:
+            raise WholeGraph(f"{node} comes after what is written")
         self._check_fits(node)
 
     # ---- plans of graphs inside ----
@@ -292,6 +310,21 @@ class TablePlan:
         for node in dict.fromkeys(self.out_nodes):
             self._release(node)
 
+    @contextmanager
+    def at_the_end(self) -> Iterator[None]:
+        """Emit rows that run when the others have, and write to arguments."""
+        if self.last is None:
+            self.last = self.program.table()
+        table, self.table = self.table, self.last
+        try:
+            yield
+        finally:
+            self.table = table
+
+    def ends_here(self, node: Node) -> bool:
+        """Return whether what is being planned is the last to read the value of a node."""
+        return node in self._ending
+
     def may_point(self, low: int, high: int) -> bool:
         """Return whether pointers to some memory may move from step to step."""
         return not self._inner and not self.touches(low, high)
@@ -317,8 +350,9 @@ class TablePlan:
         op = node.target
         if not isinstance(op, RuleTable):
             raise NotNative("a graph")
-        if node.written and not _is_as_ufunc(node):
-            raise NotNative("an operator of NumPy's scalars")
+        if node.written and not _is_as_ufunc(node, self.program.is_exact):
+            self._plan_power(node, values)
+            return
         ufunc = ufunc_of(op)
         if ufunc is not None:
             if node.kwargs or ufunc.nout != 1:
@@ -326,8 +360,12 @@ class TablePlan:
             if ufunc.signature is None:
                 self.ufunc(node, ufunc, values)
                 return
+        own = _own_ufunc(op)
+        if own is not None:
+            self._plan_own(node, own, values)
+            return
         rule: Callable[..., None] | None
-        if op.namespace == "control":
+        if op.namespace == "control" or op in _OF_GRAPHS:
             rule = self._rules.get(op.qualname)
         elif builtin_kernel(op) is None:
             raise NotNative("an operator that is not NumPy's")
@@ -336,6 +374,38 @@ class TablePlan:
         if rule is None:
             raise NotNative("no loop of NumPy")
         rule(self, node, *values)
+
+    def _plan_power(self, node: Node, values: list[Any]) -> None:
+        """Emit the row of a power of NumPy's scalars; leave their other operators."""
+        dtype = node.val.dtype
+        is_known = node.target.name == "power" and dtype.char in "fd"
+        loop = scalar_power_loop(dtype.char) if is_known else None
+        if loop is None or node.kwargs:
+            raise NotNative("an operator of NumPy's scalars")
+        if any(
+            v.dtype != dtype if isinstance(v, np.ndarray) else type(v) is bool
+            for v in values
+        ):
+            raise NotNative("a power of scalars that are cast")
+        given = [
+            v if isinstance(v, np.ndarray) else self.number(v, dtype) for v in values
+        ]
+        found = self.result(node, (), dtype)
+        self.scalars.add(node)
+        self.loop(loop, [*given, found])
+
+    def _plan_own(self, node: Node, ufunc: np.ufunc, values: list[Any]) -> None:
+        """Emit the rows of a user's operator whose kernel is a ufunc."""
+        fake = node.val
+        is_one = ufunc.nout == 1 and ufunc.signature is None and not node.kwargs
+        if not is_one or not isinstance(fake, FakeArray) or not fake.shape:
+            raise NotNative("a ufunc of several results, or of numbers")
+        if not all(isinstance(v, (np.ndarray, float)) for v in values):
+            raise NotNative("a ufunc of other values than arrays")
+        self.ufunc(node, ufunc, values)
+        found = self.arrays[node]
+        if found.dtype != fake.dtype or found.shape != self.shape_of(node):
+            raise NotNative("a kernel with other results than its fake")
 
     def _check_fits(self, node: Node) -> None:
         """Make sure that the plan and the graph agree about a value."""
@@ -435,6 +505,13 @@ class TablePlan:
         self._temporaries.append(block)
         return found
 
+    def take_new(self, node: Node, value: AnyArray, block: Block) -> None:
+        """Take an array in a new block as the value of a node, a scalar without axes."""
+        self.arrays[node] = value
+        self.hold(node, block)
+        if not value.ndim:
+            self.scalars.add(node)
+
     def view(
         self, node: Node, value: AnyArray, kernel: Any, others: Sequence[Any]
     ) -> None:
@@ -502,8 +579,13 @@ class TablePlan:
         kinds = tuple(
             [v.dtype if isinstance(v, np.ndarray) else _kind(v) for v in operands]
         )
-        loop = loop_for(ufunc, kinds)
-        dtypes = loop.dtypes
+        if ufunc is np.divide and _divides_exactly(kinds[0], operands[1]):
+            # The same number in each bit: only the exponent changes.
+            ufunc, operands = np.multiply, [operands[0], 1.0 / operands[1]]
+            kinds = (kinds[0], float)
+        own = loop_for(ufunc, kinds)
+        dtypes = own.dtypes
+        loop: UfuncLoop | InnerLoop = own
         given = [
             self.cast(v, dtype) if isinstance(v, np.ndarray) else self.number(v, dtype)
             for v, dtype in zip(operands, dtypes, strict=False)
@@ -517,11 +599,18 @@ class TablePlan:
         found = self.result(node, shape, dtypes[-1], [v for v in given if v.ndim])
         if not shape:
             self.scalars.add(node)
-        row = self.loop(loop, [*given, found], exact=ufunc.__name__ in _EXACT)
+        is_own = getattr(np, ufunc.__name__, None) is not ufunc
+        name = f"own {ufunc.__name__}" if is_own else ufunc.__name__
+        if not self.program.is_exact:
+            numbers = [None if isinstance(v, np.ndarray) else v for v in operands]
+            near = near_loop(name, dtypes, numbers)
+            if near is not None:
+                name, loop, given = near.name, near.loop, given[: near.operands]
+        exact = name in _EXACT or isinstance(loop, InnerLoop)
+        row = self.loop(loop, [*given, found], exact=exact)
         if row is not None:
-            kinds_of = [dtype.char for dtype in dtypes]
-            types = f"{''.join(kinds_of[:-1])}->{kinds_of[-1]}"
-            self.table.note(row, ufunc.__name__, node, types)
+            types = "".join([x.dtype.char for x in given])
+            self.table.note(row, name, node, f"{types}->{dtypes[-1].char}")
 
     def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """Return an array with its items cast."""
@@ -632,10 +721,30 @@ def _steps_of_one(operands: Sequence[AnyArray]) -> list[int]:
     return [*steps, out.itemsize]
 
 
-def _is_as_ufunc(node: Node) -> bool:
+def _is_as_ufunc(node: Node, is_exact: bool) -> bool:
     """Return whether an operator of Python on NumPy's scalars does what the ufunc does."""
     is_float: bool = node.val.dtype.kind == "f"
-    return is_float and node.target.name in _OF_SCALARS
+    name = node.target.name
+    return is_float and (name in _OF_SCALARS or (name == "power" and not is_exact))
+
+
+def _own_ufunc(op: RuleTable) -> np.ufunc | None:
+    """Return the ufunc that a user's operator does nothing but call; None if there is none."""
+    kernel = kernel_of(op) if op.namespace != "np" and only_runs_kernel(op) else None
+    return kernel if isinstance(kernel, np.ufunc) else None
+
+
+def _divides_exactly(dtype: Any, number: Any) -> bool:
+    """Return whether a division is a multiplication by another power of two."""
+    return (
+        dtype in _BINARY and type(number) in (int, float) and number in _POWERS_OF_TWO
+    )
+
+
+_BINARY: Final = (np.dtype("f4"), np.dtype("f8"))
+_POWERS_OF_TWO: Final = frozenset(
+    [sign * 2.0**n for n in range(-60, 61) for sign in (1, -1)]
+)
 
 
 def _kind(number: Any) -> Any:

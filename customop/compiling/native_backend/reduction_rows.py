@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from customop.compiling.native_backend.iteration import (
     reduction_axes,
     result_strides,
 )
-from customop.compiling.native_backend.memory import address_of
+from customop.compiling.native_backend.memory import Block, address_of
 from customop.compiling.native_backend.own_loops import copy_loop
 from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.ufunc_loops import (
@@ -26,8 +25,10 @@ from customop.compiling.native_backend.ufunc_loops import (
 )
 from customop.graph.node import Node
 
-# Dtypes of which sums have the dtype of the operand; others go through buffers.
+# Dtypes whose running sums have the dtype of the operand.
 _SUMMED: Final = "fdl"
+_BOOL: Final = np.dtype(np.bool_)
+_EXACT_BYTES: Final = 4
 
 
 def reduction(ufunc: np.ufunc, start: float | None) -> Callable[..., None]:
@@ -40,13 +41,13 @@ def reduction(ufunc: np.ufunc, start: float | None) -> Callable[..., None]:
         axis: Any = None,
         keepdims: bool = False,
     ) -> None:
-        reduce(plan, node, ufunc, x, axis, keepdims, start)
+        _reduce(plan, node, ufunc, x, axis, keepdims, start)
 
     return rule
 
 
 def truth(ufunc: np.ufunc) -> Callable[..., None]:
-    """Return the rule of `any` or `all`, for bools."""
+    """Return the rule of `any` or `all`: of numbers, it is that of which are not zero."""
 
     def rule(
         plan: TablePlan,
@@ -55,9 +56,7 @@ def truth(ufunc: np.ufunc) -> Callable[..., None]:
         axis: Any = None,
         keepdims: bool = False,
     ) -> None:
-        if x.dtype != np.bool_:
-            raise NotNative("any and all of numbers")
-        reduce(plan, node, ufunc, x, axis, keepdims, None)
+        _reduce(plan, node, ufunc, plan.cast(x, _BOOL), axis, keepdims, None)
 
     return rule
 
@@ -68,32 +67,18 @@ def mean(
     """Emit the sum, and the division by the number of items."""
     if not x.size:
         raise WholeGraph("a mean of no items, which warns")
-    if x.dtype.char not in "fd" or x.size >= 1 << 24:
+    if x.dtype.kind in "biu" and x.itemsize <= _EXACT_BYTES:
+        x = plan.cast(x, np.dtype(np.float64))  # sums are whole numbers below 2**53
+    if x.dtype.char not in "fd" or x.size >= 1 << 21:
         raise NotNative(f"a mean of {x.dtype}")
-    reduce(plan, node, np.add, x, axis, keepdims, 0.0)
+    _reduce(plan, node, np.add, x, axis, keepdims, 0.0)
     total = plan.arrays[node]
     count = plan.number(x.size / max(total.size, 1), x.dtype)
     loop = loop_for(np.divide, (x.dtype, x.dtype))
     plan.loop(loop, [total, count, total])
 
 
-def deviation(
-    plan: TablePlan,
-    node: Node,
-    x: AnyArray,
-    axis: Any,
-    keepdims: bool,
-    ddof: float,
-    dtype: Any,
-) -> None:
-    """Leave a variance to NumPy; one that warns by Python's own means with its graph."""
-    axes = range(x.ndim) if axis is None else [i % x.ndim for i in axis]
-    if prod([x.shape[i] for i in axes]) <= ddof:
-        raise WholeGraph("a variance of too few items, which warns")
-    raise NotNative("no loop of NumPy")
-
-
-def reduce(
+def _reduce(
     plan: TablePlan,
     node: Node,
     ufunc: np.ufunc,
@@ -102,10 +87,28 @@ def reduce(
     keepdims: bool,
     start: float | None,
 ) -> None:
-    """Emit the rows of a reduction."""
-    if x.dtype == np.bool_ and ufunc in (np.add, np.multiply):
-        x = plan.cast(x, np.dtype(np.int64))  # exact in any order
-    elif x.dtype.char not in _SUMMED and x.dtype != np.bool_:
+    """Emit the rows of a reduction, whose result is the value of a node."""
+    found, block = reduced(plan, ufunc, x, axis, keepdims, start)
+    plan.take_new(node, found, block)
+
+
+def reduced(
+    plan: TablePlan,
+    ufunc: np.ufunc,
+    x: AnyArray,
+    axis: Any,
+    keepdims: bool,
+    start: float | None,
+) -> tuple[AnyArray, Block]:
+    """Emit the rows of a reduction; return its result, and the new block of that.
+
+    Integers are added and multiplied exactly in any order, and so are cast before.
+    """
+    if ufunc in (np.add, np.multiply) and x.dtype.kind in "biu":
+        x = plan.cast(x, np.dtype(np.uint64 if x.dtype.kind == "u" else np.int64))
+    elif x.dtype.char not in ("fdFD" if ufunc is np.add else "fd") and (
+        x.dtype.kind not in "biu" or start is not None
+    ):
         raise NotNative(f"{ufunc.__name__} over {x.dtype}")
     if not x.size:
         raise NotNative("a reduction of no items")
@@ -114,7 +117,7 @@ def reduce(
         raise NotNative(f"{ufunc.__name__} over {x.dtype}")
     axes = range(x.ndim) if axis is None else [i % x.ndim for i in axis]
     stays = [i for i in range(x.ndim) if i not in axes]
-    whole, found = _result(plan, node, x, stays, keepdims)
+    whole, found, block = _result(plan, x, stays, keepdims)
     if start is None:
         first = [slice(None) if i in stays else slice(0, 1) for i in range(x.ndim)]
         plan.copy(x[(*first, ...)], whole)
@@ -125,30 +128,25 @@ def reduce(
     if x.ndim and not stays and x.ndim > 1 and x.flags.c_contiguous:
         order = [LoopAxis(x.size, (0, x.itemsize))] if x.size > 1 else []
     _emit(plan, loop, x, address_of(whole), order, start)
-    plan.arrays[node] = found
-    if not found.ndim:
-        plan.scalars.add(node)
+    return found, block
 
 
 def _result(
-    plan: TablePlan, node: Node, x: AnyArray, stays: Sequence[int], keepdims: bool
-) -> tuple[AnyArray, AnyArray]:
-    """Return the memory of the result with all axes, and the result itself."""
+    plan: TablePlan, x: AnyArray, stays: Sequence[int], keepdims: bool
+) -> tuple[AnyArray, AnyArray, Block]:
+    """Return the memory of the result with all axes, the result itself, and its block."""
     shape = tuple([x.shape[i] for i in stays])
     strides = None
     if len(stays) > 1:
         part = x[tuple([slice(None) if i in stays else 0 for i in range(x.ndim)])]
         strides = result_strides(shape, x.itemsize, [part])
     result, block = plan.new(shape, x.dtype, strides)
-    plan.hold(node, block)
     steps = [0] * x.ndim
     for i, step in zip(stays, result.strides, strict=True):
         steps[i] = step
     lengths = tuple([n if i in stays else 1 for i, n in enumerate(x.shape)])
     whole = block.array(lengths, x.dtype, tuple(steps))
-    if not keepdims:
-        return whole, result
-    return whole, whole
+    return whole, whole if keepdims else result, block
 
 
 def _emit(
@@ -170,7 +168,7 @@ def _emit(
         start is not None
         and runs > 1
         and order[0].length <= BUFFER
-        and x.dtype.kind == "f"
+        and x.dtype.kind in "fc"
     ):
         _emit_chunks(plan, loop, x, result, order, runs)
         return

@@ -125,6 +125,8 @@ class Table:
         self.rows: list[tuple[int, ...]] = []
         self.names: dict[int, tuple[str, Any, str]] = {}
         self.needs_gil: bool = False
+        # Tables that rows run, and how often; also those of rows that were taken back.
+        self._bodies: list[tuple[Table, int]] = []
         # Parts of the cells that are pointers: where they begin and how many there are.
         self._pointers: list[tuple[int, int]] = []
         # Cells that get the place of a table (and, before it, its length) or of a cell.
@@ -195,6 +197,12 @@ class Table:
         if loop.needs_gil:
             self.needs_gil = True
         return len(self.rows) - 1
+
+    @property
+    def work(self) -> int:
+        """How many items all rows compute, roughly."""
+        own = sum([row[_WORK_WORD] >> 2 for row in self.rows])
+        return own + sum([body.work * count for body, count in self._bodies])
 
     def note(self, row: int, name: str, node: Any, types: str = "") -> None:
         """Note that a row is a ufunc over contiguous items, with types as "dd->d"."""
@@ -277,6 +285,7 @@ class Table:
         self._add_pointer(index[0])
         self._add(*index[1:])
         self._add_table(body)
+        self._bodies.append((body, count or 1))
         for moves, place in zip((moves_out, carry), moved[1:], strict=True):
             self._add(len(moves))
             self._add_place(place)
@@ -299,6 +308,7 @@ class Table:
         self._add(int(kind == "l"), len(tables))
         for table in tables:
             self._add_table(table)
+            self._bodies.append((table, 1))
         return self._emit_record(self.program.driver.choose, start)
 
     def share(self, parts: Sequence[Table]) -> int:
@@ -313,6 +323,7 @@ class Table:
         first = len(self.cells)
         for part in parts:
             self._add_table(part)
+            self._bodies.append((part, 1))
             self._add(part.header, 0, 0)
         start = len(self.cells)
         self._add(len(parts))
@@ -420,6 +431,7 @@ class Table:
 
 
 _DATA_WORD: Final = 2
+_WORK_WORD: Final = 9
 
 
 class _Cell(NamedTuple):
@@ -439,6 +451,8 @@ class NativeProgram:
     ----------
     driver : DriverCode
         The functions that run tables.
+    is_exact : bool, optional
+        Whether the results must have NumPy's bits.
 
     Attributes
     ----------
@@ -447,8 +461,9 @@ class NativeProgram:
         Where the header lies.
     """
 
-    def __init__(self, driver: DriverCode) -> None:
+    def __init__(self, driver: DriverCode, *, is_exact: bool = True) -> None:
         self.driver: DriverCode = driver
+        self.is_exact: bool = is_exact
         self.tables: list[Table] = []
         self.header: np.ndarray[Any, Any] = np.zeros(HEADER_WORDS, np.int64)
         self.address: int = address_of(self.header)

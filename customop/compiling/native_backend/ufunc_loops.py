@@ -9,7 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from customop.compiling.native_backend.tables import CLEARED, QUIET, WATCHED
+from customop.compiling.native_backend.tables import (
+    CLEARED,
+    QUIET,
+    WATCHED,
+    InnerLoop,
+)
 from customop.forks import free_after_fork
 
 # NumPy makes these loops for compilers: ``ufunc._resolve_dtypes_and_context`` and
@@ -188,7 +193,9 @@ def _checked(ufunc: np.ufunc, loop: UfuncLoop) -> UfuncLoop | str:
     return loop
 
 
-def call_loop(loop: UfuncLoop, arrays: list[np.ndarray[Any, Any]], count: int) -> None:
+def call_loop(
+    loop: UfuncLoop | InnerLoop, arrays: list[np.ndarray[Any, Any]], count: int
+) -> None:
     """Call a loop on the first `count` items of arrays of one axis."""
     data = np.array([a.ctypes.data for a in arrays], np.intp)
     steps = np.array([a.strides[0] for a in arrays], np.intp)

@@ -1,8 +1,7 @@
 """Operators on dask arrays: lazily, chunk by chunk, on any scheduler of dask.
 
 Importing it registers ``dask.array.Array`` as the kind of array ``"dask"``. dask is
-imported when the first such array is used. Start reading with `derive` in
-``dask_kernels.py``, which decides how an operator runs; ``chunks.py`` builds the graph.
+imported when the first such array is used.
 
 NumPy code, its gradients, tangents and batches stay lazy: nothing is computed while
 they are built. Your own operator runs on each chunk
@@ -25,6 +24,9 @@ Examples
 >>> np.round(slope.compute(), 1)
 array([ 0. ,  1.4,  0.1, -2.8, -3.4,  0.5])
 """
+
+# Start reading with `derive` in `dask_kernels`, which decides how an operator runs; `chunks`
+# builds the graph.
 
 from __future__ import annotations
 

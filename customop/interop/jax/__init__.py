@@ -1,8 +1,7 @@
-"""The bridge to JAX: operators as JAX functions, and JAX arrays as a kind of array.
+"""The bridge to JAX: operators as JAX functions, and JAX arrays as a kind of array."""
 
-It may import JAX and everything in customop below the bridges. Start with `jax_export`,
-which has the two primitives that JAX traces, and the code that they run.
-"""
+# Start reading with `jax_export`, which has the two primitives that JAX traces, and the code
+# that they run.
 
 from customop.interop.jax.jax_export import JaxFunction, export
 from customop.interop.jax.jax_kind import register_jax_arrays

@@ -3,8 +3,7 @@
 Functions compiled by ``njit``, ``vectorize`` or ``guvectorize`` can be passed to
 `customop.custom_op` and ``register_kernel`` unchanged; the signature of a
 ``guvectorize`` function gives the schema. After this module is imported, ``njit`` code
-can call an operator whose NumPy kernel is such a function. ``njit_calls.py`` also
-compiles functions that XLA calls without Python.
+can call an operator whose NumPy kernel is such a function.
 
 Examples
 --------
@@ -22,6 +21,8 @@ Examples
 >>> shifted(np.ones(2))
 array([4., 4.])
 """
+
+# Start reading with `njit_calls`, which also compiles functions that XLA calls without Python.
 
 from __future__ import annotations
 

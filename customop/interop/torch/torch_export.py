@@ -85,6 +85,24 @@ def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
     views or are not in C order are copied. Gradients of any order, forward mode and
     batches come from the operator's own rules. If the operator was exported before and
     its schema has changed, it is replaced.
+
+    Examples
+    --------
+    >>> import customop as co, numpy as np, torch
+    >>> from customop.interop.torch import export
+    >>> @co.custom_op("torch_docs::cube", mutates_args=())
+    ... def cube(x: np.ndarray) -> np.ndarray:
+    ...     return x * x * x
+    >>> _ = cube.register_autograd(co.native)
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> export(cube)(x).sum().backward()
+    >>> x.grad
+    tensor([ 3., 12.])
+
+    Under another name in torch:
+
+    >>> export(cube, name="torch_docs::third_power")(torch.ones(2))
+    tensor([1., 1.])
     """
     found = find_operator(op) if isinstance(op, str) else op
     if not isinstance(found, Operator):
@@ -217,6 +235,18 @@ def remove_export(exported: Any) -> None:
     ------
     ArgumentError
         If the operator is not exported.
+
+    Examples
+    --------
+    >>> import customop as co, numpy as np, torch
+    >>> from customop.interop.torch import export, remove_export
+    >>> @co.custom_op("torch_docs::half", mutates_args=())
+    ... def half(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> _ = export(half)
+    >>> remove_export(half)
+    >>> hasattr(torch.ops.torch_docs, "half")
+    False
     """
     with _lock:
         names = [name for name, made in _exports.items() if _is(made, name, exported)]

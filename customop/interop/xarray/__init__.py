@@ -2,7 +2,7 @@
 
 Importing it makes `DataArray`, `Variable` and `Dataset` pytrees, so that `grad` and
 other transforms take and return them. `export` gives operators that take DataArrays,
-and `vmap` batches over a dim. Start reading in ``labels.py``.
+and `vmap` batches over a dim.
 
 Examples
 --------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from functools import cache
 from itertools import chain
 from time import perf_counter
@@ -18,6 +20,7 @@ from customop.core.operator import Operator
 from customop.core.rule_kind import is_interactive
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
+from customop.testing.checks.definition_text import NoTextError, definition_text
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
 from customop.testing.inputs.shrink import shrink
@@ -167,6 +170,8 @@ def _found_over_all(check: Check, session: Session) -> Exception | None:
     try:
         check.over_all(session)
     except Exception as error:  # noqa: BLE001  # reported as a fault
+        if isinstance(error, Fault):
+            error.over_all = True
         return error
     return None
 
@@ -262,7 +267,8 @@ def reported(
     """Return the error for a fault, with its input and a script to repeat it."""
     op = session.op
     fault = _as_fault(op, error)
-    script = repro(op, sample, check.name)
+    is_of_all = fault.over_all and not session.keeps_shapes
+    script = repro(op, None if is_of_all else sample, check.name)
     made = op.error(
         OpCheckError,
         f"{check.name}: {fault.what}",
@@ -287,6 +293,7 @@ _OF_ARGUMENTS = {
     "test_kernels_agree",
     "test_vmap",
     "test_layouts",
+    "test_dtypes",
     "test_determinism",
 }
 
@@ -296,7 +303,7 @@ def _concerned(check: Check, op: Operator[..., Any], sample: Sample) -> str:
     if check.name not in _OF_ARGUMENTS:
         return ""
     named = re.findall(r"'([^']+)'", sample.note)
-    if len(named) == 1:
+    if named:
         return parameter_of(named[0])
     slots = op.array_slots
     return op.schema.parameters[slots[0]].name if len(slots) == 1 else ""
@@ -332,13 +339,14 @@ def _raised_at(error: Exception) -> str:
 # ---- a sample as text: a line for each argument, or a script that repeats a check ----
 
 
-def repro(op: Operator[..., Any], sample: Sample, check: str = "") -> str:
+def repro(op: Operator[..., Any], sample: Sample | None, check: str = "") -> str:
     """Return a script that repeats a check of an operator on a sample.
 
     Parameters
     ----------
     op : Operator
-    sample : Sample
+    sample : Sample or None
+        None for the inputs that opcheck takes by itself.
     check : str
         Name of the check, for `test_utils`. Without it the script calls the operator.
 
@@ -349,20 +357,25 @@ def repro(op: Operator[..., Any], sample: Sample, check: str = "") -> str:
         dtype, strides, order and the writeable flag.
     """
     script = PythonText()
-    args = tuple(
-        script.value(value, name)
-        for value, name in zip(sample.args, _names(op, sample), strict=True)
-    )
-    named = {name: script.value(value, name) for name, value in sample.kwargs.items()}
-    call = _call_text(op, args, named, check)
+    call = f"co.testing.opcheck(\n    {_target(op)},\n    test_utils={check!r},\n)"
+    if sample is not None:
+        args = tuple(
+            script.value(value, name)
+            for value, name in zip(sample.args, _names(op, sample), strict=True)
+        )
+        named = {
+            name: script.value(value, name) for name, value in sample.kwargs.items()
+        }
+        call = _call_text(op, args, named, check)
     if check:
         script.needs("import customop.testing")
     first = _definition(op, script)
-    parts = [*_import_blocks(script), first, "\n".join(script.lines), call]
+    parts = [*_import_blocks(script), "\n".join(script.lines), first, call]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-_STANDARD = ("import base64", "import enum", "import runpy", "import zlib")
+_FUTURE = "from __future__ import annotations"
+_STANDARD = (_FUTURE, "import base64", "import enum", "import runpy", "import zlib")
 
 
 def _import_blocks(script: PythonText) -> list[str]:
@@ -382,10 +395,14 @@ def _names(op: Operator[..., Any], sample: Sample) -> list[str]:
     return [p.name for p in op.schema.positional][: len(sample.args)]
 
 
+def _target(op: Operator[..., Any]) -> str:
+    return f"co.ops.{op.namespace}.{op.name}.{op.overload or 'default'}"
+
+
 def _call_text(
     op: Operator[..., Any], args: Sequence[str], named: dict[str, str], check: str
 ) -> str:
-    target = f"co.ops.{op.namespace}.{op.name}.{op.overload or 'default'}"
+    target = _target(op)
     if not check:
         keywords = [f"{name}={text}" for name, text in named.items()]
         return f"print({target}({', '.join([*args, *keywords])}))"
@@ -400,13 +417,20 @@ def _call_text(
 def _definition(op: Operator[..., Any], script: PythonText) -> str:
     """Return code that defines the operator, or imports the module that does."""
     module, where = op.definition.module, op.definition.place
-    if "<locals>" in getattr(op.__wrapped__, "__qualname__", ""):
-        return (
-            f"# {op.qualname} is defined within a function: call it first, at {where}"
-        )
-    if is_interactive(where):
-        cell = "in a cell of a notebook" if "ipykernel_" in where else f"at {where}"
-        return f"# {op.qualname} is defined {cell}: run that first"
+    is_inside = "<locals>" in getattr(op.__wrapped__, "__qualname__", "")
+    is_apart = is_inside or is_interactive(where)
+    if is_apart or not _is_in(module, op):
+        own = deepcopy(script)
+        try:
+            text = definition_text(op, own)
+        except NoTextError as error:
+            if is_apart:
+                place = _where(where)
+                return f"# {op.qualname} is defined {place}: run that first ({error})"
+        else:
+            vars(script).update(vars(own))
+            script.needs(_FUTURE)
+            return text
     if module == "__main__":
         script.needs("import runpy")
         file = where.rpartition(":")[0]
@@ -414,6 +438,21 @@ def _definition(op: Operator[..., Any], script: PythonText) -> str:
     if module.partition(".")[0] != "customop":
         script.needs(f"import {module}  # defines {op.qualname}")
     return ""
+
+
+def _is_in(module: str, op: Operator[..., Any]) -> bool:
+    """Return whether the import of a module makes an operator, as far as one can see."""
+    if module.partition(".")[0] == "customop":
+        return True
+    found = sys.modules.get(module)
+    return found is not None and any(value is op for value in vars(found).values())
+
+
+def _where(place: str) -> str:
+    """Return where an operator is defined that no import makes."""
+    if "ipykernel_" in place:
+        return "in a cell of a notebook"
+    return f"at {place}" if is_interactive(place) else f"within a function at {place}"
 
 
 # ---- a line for each argument ----

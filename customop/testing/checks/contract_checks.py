@@ -538,23 +538,28 @@ def check_sizes(session: Session, sample: Sample) -> str:
     if Tag.dynamic_output_shape in op.tags:
         return f"{Tag.dynamic_output_shape} lets sizes depend on data"
     values = session.values(sample)
-    others = map_values(_with_one_value, values)
-    if all(a is b for a, b in zip(flat(values), flat(others), strict=True)):
-        return "no array holds values to change"
-    run = session.expected(sample)
-    try:
-        again = session.call(others)
-    except Exception:  # noqa: BLE001  # the kernel does not accept such values
-        return "the kernel refuses other values"
-    shapes = [_shapes(r) for r in (run, again)]
-    if not _same_but(shapes, _free_sizes(session, values)):
-        raise Fault(
-            f"returns the shapes {shapes[0]} and {shapes[1]} for arguments of the same"
-            " shapes and other values",
-            do="ask for such a size in the fake kernel, get_ctx().new_dynamic_size(), tag"
-            f" the operator with {Tag.dynamic_output_shape}, or pad the results",
-        )
-    return ""
+    reason = "no array holds values to change"
+    for change in (_with_first, _with_largest, _in_pairs):
+        others = map_values(change, values)
+        if all(a is b for a, b in zip(flat(values), flat(others), strict=True)):
+            continue
+        run = session.expected(sample)
+        try:
+            again = session.call(others)
+        except Exception:  # noqa: BLE001  # the kernel does not accept such values
+            reason = reason and "the kernel refuses other values"
+            continue
+        reason = ""
+        shapes = [_shapes(r) for r in (run, again)]
+        if not _same_but(shapes, _free_sizes(session, values)):
+            raise Fault(
+                f"returns the shapes {shapes[0]} and {shapes[1]} for arguments of the"
+                " same shapes and other values",
+                do="ask for such a size in the fake kernel,"
+                " get_ctx().new_dynamic_size(), tag the operator with"
+                f" {Tag.dynamic_output_shape}, or pad the results",
+            )
+    return reason
 
 
 def _shapes(run: Run) -> list[tuple[Any, ...] | None]:
@@ -592,11 +597,32 @@ def _same_but(
     return kept[0] == kept[1]
 
 
-def _with_one_value(leaf: Any) -> Any:
+# Other values for an array. Counts and indices are often found as a permutation: their
+# sum, their greatest number and how many differ are as many as they are.
+
+
+def _with_first(leaf: Any) -> Any:
     """Fill an array with its first value."""
-    if not isinstance(leaf, np.ndarray) or leaf.size < 2 or not leaf.flags.writeable:
+    return np.full_like(leaf, leaf.flat[0]) if _may_change(leaf) else leaf
+
+
+def _with_largest(leaf: Any) -> Any:
+    """Fill an array of integers or flags with its greatest value."""
+    is_whole = _may_change(leaf) and leaf.dtype.kind in "iub"
+    return np.full_like(leaf, leaf.max()) if is_whole else leaf
+
+
+def _in_pairs(leaf: Any) -> Any:
+    """Repeat each second value of an array in the place after it."""
+    if not _may_change(leaf):
         return leaf
-    return np.full_like(leaf, leaf.flat[0])
+    out = leaf.copy()
+    out.flat = leaf.flat[np.arange(leaf.size) // 2 * 2]
+    return out
+
+
+def _may_change(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.size > 1 and leaf.flags.writeable
 
 
 # ---- test_kernels_agree ----

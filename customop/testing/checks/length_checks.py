@@ -313,15 +313,15 @@ def _law_of_axes(outs: Sequence[Array]) -> _Law | None:
             growth = second - first
 
         def expected(count: int, axis: int = axis, growth: Array = growth) -> Array:
-            parts = np.concatenate([first] * count, axis)
+            copies = [count if k == axis else 1 for k in range(first.ndim)]
+            parts = np.tile(first, copies)
             if not growth.any():
                 return parts
             length = first.shape[axis]
-            copies = np.repeat(np.arange(count), length)
             shape = [1] * first.ndim
             shape[axis] = count * length
-            more = copies.reshape(shape).astype(first.dtype)
-            found: Array = parts + more * np.concatenate([growth] * count, axis)
+            numbers = np.repeat(np.arange(count), length).reshape(shape)
+            found: Array = parts + numbers.astype(first.dtype) * np.tile(growth, copies)
             return found
 
         pairs = zip(_SHORT, outs, strict=True)

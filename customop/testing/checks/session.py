@@ -173,8 +173,9 @@ class Session:
 
     def check_time(self) -> None:
         """Raise if the time of the running check is up; call it before the operator."""
-        tick()
-        if perf_counter() > self.deadline:
+        now = perf_counter()
+        tick(now)
+        if now > self.deadline:
             raise OutOfTimeError
 
     def has_room(self, sample: Sample) -> bool:
@@ -190,6 +191,8 @@ class Session:
 
     def forget(self, sample: Sample) -> None:
         """Drop what is known of a variation, if its arrays are large."""
+        if id(sample) not in self._bound:
+            return
         size = sum(x.nbytes for x in arrays_of(self.bound(sample)))
         if size > _MOST_BYTES:
             self._bound.pop(id(sample), None)
@@ -226,11 +229,12 @@ class Session:
         What the schema refuses does not reach it, as in a call; there are no other checks.
         """
         op = self.op
-        self.check_time()
         if self._check is not None:
             self._check(values)
         if not is_announced:
             about_to_run(lambda: call_of(op.schema, values))
+        if perf_counter() > self.deadline:
+            raise OutOfTimeError
         if op.sees_seed:
             self.seed()
         chosen, positional, keywords, proof = select(op, values)

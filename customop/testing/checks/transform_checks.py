@@ -191,14 +191,19 @@ def _combinations(ranks: tuple[int, ...]) -> list[tuple[int | None, ...]]:
 
 
 class _RowFunction:
-    """The operator as a function from its arrays to the arrays among its results."""
+    """The operator as a function from its arrays to the arrays among its results.
+
+    Transforms search the attributes of objects; it has slots, which they do not.
+    """
+
+    __slots__ = ("_made", "arrays", "put", "sample", "session")
 
     def __init__(self, session: Session, sample: Sample) -> None:
-        self.session = session
-        self.sample = sample
+        self.session: Session = session
+        self.sample: Sample = sample
         values = session.values(sample)
-        self.arrays = arrays_of(values)
-        self.put = placer(values, is_array)
+        self.arrays: list[Any] = arrays_of(values)
+        self.put: Callable[[Sequence[Any]], list[Any]] = placer(values, is_array)
         self._made: dict[tuple[Any, int], Callable[..., Any]] = {}
 
     def call(self, *arrays: Any) -> Any:

@@ -37,6 +37,7 @@ def apply(errors: int) -> None:
     faulthandler.register(signal.SIGALRM, 2, all_threads=False, chain=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _compute_dask_here()
+    _restart_numba()
     if _LINUX:
         _set_up_linux()
 
@@ -50,6 +51,18 @@ def _compute_dask_here() -> None:
     dask = sys.modules.get("dask")
     if dask is not None:
         dask.config.set(scheduler="synchronous")
+
+
+def _restart_numba() -> None:
+    """Let the parallel code of numba begin anew here, with this thread alone.
+
+    Its own threads stay with the parent. It ends a process that was forked after they
+    began, unless it launches them again.
+    """
+    parallel: Any = sys.modules.get("numba.np.ufunc.parallel")
+    if getattr(parallel, "_is_initialized", False):
+        parallel._is_initialized = False  # noqa: SLF001  # there is no other way
+        parallel.set_num_threads(1)
 
 
 def start_clock(seconds: float) -> None:

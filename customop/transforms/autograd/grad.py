@@ -34,6 +34,7 @@ from customop.arrays.nested import (
     structure_text,
     unflatten,
 )
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import GradCall, GradRule, check_has_gradient
 from customop.core.contract import copied
 from customop.core.rule_kind import Definition
@@ -405,6 +406,16 @@ def value_and_grad(
     >>> import numpy as np, customop as co
     >>> co.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
+
+    By two arguments, with more than the value returned:
+
+    >>> def loss(w, b, x):
+    ...     y = w * x + b
+    ...     return np.sum(y**2), {"y": y}
+    >>> step = co.value_and_grad(loss, argnums=(0, 1), has_aux=True)
+    >>> (value, aux), (dw, db) = step(2.0, 1.0, np.array([0.0, 1.0]))
+    >>> float(value), aux["y"], float(dw), float(db)
+    (10.0, array([1., 3.]), 6.0, 8.0)
     """
     found: Callable[P, tuple[Any, Any]] = wraps(fn)(
         _value_and_grad_of(fn, argnums, has_aux)
@@ -458,7 +469,7 @@ def _value_and_grad_of(
             return carried(value_and_grad_of, args, kwargs)  # type: ignore[no-any-return]  # a pair
         with interpreter:
             if is_alone:
-                result = fn(*given)
+                result = entered(fn)(*given)
             else:
                 result = call_reading(fn, interpreter.describe, args, kwargs, at, given)
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
@@ -625,6 +636,12 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     >>> y, pullback = co.vjp(np.sin, np.zeros(2))
     >>> pullback(np.ones(2))
     (array([1., 1.]),)
+
+    Several arguments, and something that is not differentiated:
+
+    >>> y, pullback, aux = co.vjp(lambda x, k: (k * x, "aux"), 3.0, 2.0, has_aux=True)
+    >>> pullback(np.float64(10.0)), aux
+    ((np.float64(20.0), np.float64(30.0)), 'aux')
     """
     check_function("vjp", fn)
     interpreter = interpreter_for(subject_of(fn))
@@ -672,7 +689,7 @@ def pull_back(
     # Taken before the call, which may write its arguments.
     starts = [tracer.node for tracer in tracers]
     with interpreter:
-        result = fn(*unflatten(structure, tracers))
+        result = entered(fn)(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
     check_outputs(out_leaves, out_structure, "vjp")
@@ -747,7 +764,7 @@ class _Native(GradRule):
             )
         positional, keywords = op.schema.split(values)
         with inner:
-            out = op.definition.fn(*positional, **keywords)
+            out = entered(op.definition.fn)(*positional, **keywords)
         node = call.node()
         node.node_inputs = [emptied(value) for value in call.values]
         node.node_ends = [end_of(leaf, inner) for leaf in flat(out)]

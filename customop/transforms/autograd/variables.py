@@ -292,6 +292,16 @@ def backward(
     >>> co.backward(np.sum(x**3))
     >>> x.grad
     array([ 3., 12.])
+
+    A value with axes needs its cotangent. Gradients are added to those that are there:
+
+    >>> y = x * x
+    >>> co.backward(y, gradient=np.array([1.0, 10.0]), retain_graph=True)
+    >>> x.grad
+    array([ 5., 52.])
+    >>> co.backward(y, gradient=np.ones(2))
+    >>> x.grad
+    array([ 7., 56.])
     """
     if not isinstance(y, GradTracer):
         raise no_variable(y)

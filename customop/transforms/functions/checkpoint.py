@@ -11,6 +11,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_traced
 from customop.arrays.nested import flatten, map_nested
+from customop.arrays.stand_ins import entered
 from customop.config import config
 from customop.core.builtin_kinds import AUTOGRAD
 from customop.core.interpreter import Interpreter, Mode, highest
@@ -177,7 +178,9 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
         given = Given(table, (args, kwargs))
 
         def compute(inputs: Arrays) -> Arrays:
-            result = given.call(lambda args, kwargs: call(*args, **kwargs), inputs)
+            result = given.call(
+                lambda args, kwargs: entered(call)(*args, **kwargs), inputs
+            )
             return given.outputs(result, inputs)
 
         call_of = _Checkpoint(table, subject, compute, known.now(leaves))

@@ -15,6 +15,7 @@ import numpy as np
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flatten, show, spread
 from customop.arrays.numpy_functions import call_numpy
+from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOGRAD, JVP
 from customop.core.interpreter import highest
 from customop.errors import (
@@ -411,7 +412,7 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
 
     def run(self, inputs: Arrays) -> Arrays:
         """Call the function itself."""
-        result = self.given.call(self.with_all(self.custom.fn), inputs)
+        result = self.given.call(self.with_all(entered(self.custom.fn)), inputs)
         return self.given.outputs(result, inputs)
 
 

@@ -15,6 +15,7 @@ from customop.arrays.array import strides_of
 from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
+from customop.arrays.stand_ins import entered
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
@@ -247,6 +248,29 @@ def make_fx(
     >>> mean = co.make_fx(lambda x: x.sum() / len(x.shape), sizes={"x": ("n",)})
     >>> mean(np.zeros(3))(np.ones(5))
     np.float64(5.0)
+
+    Without computing, for arrays of all sizes:
+
+    >>> fake = co.FakeArray((40_000, 60_000), np.float64)
+    >>> mean = co.make_fx(np.mean, tracing_mode="symbolic")(fake)
+    >>> mean(np.ones((2, 3)))
+    np.float64(1.0)
+
+    An operator is one node, unless it is to be replaced by its body or by another function:
+
+    >>> @co.custom_op("doc::softplus", mutates_args=())
+    ... def softplus(x: np.ndarray) -> np.ndarray:
+    ...     return np.log1p(np.exp(x))
+    >>> _ = softplus.register_fake(lambda x: co.fake_like(x))
+    >>> def called(graph):
+    ...     return [node.target.qualname for node in graph.graph.nodes if node.op == "call"]
+    >>> called(co.make_fx(softplus)(np.ones(2)))
+    ['doc::softplus']
+    >>> called(co.make_fx(softplus, decompose=["doc::softplus"])(np.ones(2)))
+    ['np::exp', 'np::log1p']
+    >>> other = {"doc::softplus": lambda x: np.logaddexp(x, 0.0)}
+    >>> called(co.make_fx(softplus, decompose=other)(np.ones(2)))
+    ['np::logaddexp']
     """
     check_function("make_fx", fn)
     mode = _checked_mode(tracing_mode, sizes)
@@ -319,7 +343,8 @@ def capture(
     same: Mapping[int, int] | None = None,
     numbers: Collection[int] = (),
     reads: dict[int, str] | None = None,
-) -> tuple[GraphModule, bool, set[Node]]:
+    is_unusual: bool = False,
+) -> tuple[GraphModule, bool, set[Node], bool]:
     """Capture a function by shapes and dtypes, for `compile`.
 
     Parameters
@@ -338,6 +363,8 @@ def capture(
         Numbers of leaves that are ints or floats and may differ when the graph runs.
     reads : dict, optional
         Filled with those numbers whose values the function has read, and the line.
+    is_unusual : bool
+        Whether facts about values are taken to be what is not usual.
 
     Returns
     -------
@@ -346,6 +373,8 @@ def capture(
         Whether the function writes in place. If so, strides decide what is a view.
     set of Node
         The calls that were made by transforms inside the function.
+    bool
+        Whether the graph is for some values only, see `customop.shapes.sizes.guess`.
 
     Raises
     ------
@@ -361,6 +390,7 @@ def capture(
         run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
         if reads is not None:
             run.trace.sizes.reads = reads
+        run.trace.sizes.guesses.are_unusual = is_unusual
         run.keeps_containers = True
         with ErrorSettings() as settings:
             run.trace.settings = settings
@@ -369,7 +399,7 @@ def capture(
         return run.trace, module
 
     trace, module = _without_unseen_reads(once)
-    return module, trace.has_writes, trace.derived
+    return module, trace.has_writes, trace.derived, trace.sizes.guesses.has_any
 
 
 # ---- arrays that operators write and plain code reads ----
@@ -508,9 +538,8 @@ class _Capture:
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
-            out = with_generators(self.fn, self.trace.generator_of)(
-                *positional, **named
-            )
+            run = entered(with_generators(self.fn, self.trace.generator_of))
+            out = run(*positional, **named)
             if self.keeps_containers:
                 self._check_containers(given, flatten((positional, named)), in_spec)
             return out

@@ -447,6 +447,8 @@ class Trace(Mode):
         """Make its sizes the active ones."""
         self._sizes_outside = captured_sizes()
         self._has_begun = True
+        if self._sizes_outside is not None:
+            self.sizes.guesses = self._sizes_outside.guesses
         set_active(self.sizes)
         self.sizes.has_ended = False
 

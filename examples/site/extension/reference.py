@@ -23,7 +23,16 @@ for _name in ("sizes", "tree"):
     sys.modules[f"customop.{_name}"] = getattr(co, _name)
 
 # Classes whose readers need what their base classes have, too.
-_WITH_INHERITED = {"Operator", "GraphModule", "FakeArray", "Mode", "Library"}
+_WITH_INHERITED = {"Operator", "GraphModule", "FakeArray", "Library"}
+# What names mean whose objects have the docstring of their class.
+_VALUES = {
+    "customop.ArrayT": "Annotate arrays that are of one class: `def f(x: ArrayT) -> ArrayT`.",
+    "customop.Device": "Annotate the name of a device, such as ``'cpu'`` or ``'cuda'``.",
+    "customop.DType": "Annotate a dtype, or what NumPy makes one of.",
+    "customop.Scalar": "Annotate a number: an int, float, bool or complex.",
+    "customop.is_view": "The kind of the rules that say when a result is a view of an argument.",
+    "customop.write_back": "The kind of the rules that write into an argument through its view.",
+}
 
 
 def make(target: Path, missing: Sequence[str]) -> None:
@@ -47,10 +56,11 @@ def _overview() -> Iterator[str]:
             every = [name for names in names_of(theme).values() for name in names]
             if "*" in theme.sections.values() and len(every) > _MOST:
                 continue  # the page has them
-            yield "| name | |\n| --- | --- |"
+            if every:
+                yield ":::{list-table}\n:class: summary\n:widths: auto\n"
             for name in every:
-                yield f"| {{py:obj}}`~{name}` | {_first_line(name)} |"
-            yield ""
+                yield f"* - {{py:obj}}`~{name}`\n  - {_first_line(name)}"
+            yield ":::\n" if every else ""
 
 
 # Names of one module of SciPy that the overview would list.
@@ -106,6 +116,14 @@ def _heading(text: str, line: str) -> tuple[str, ...]:
 
 def _entry(name: str) -> Iterator[str]:
     value = _value(name)
+    if name in _VALUES:
+        yield from (
+            f".. py:data:: {name.rpartition('.')[2]}",
+            "",
+            f"   {_VALUES[name]}",
+            "",
+        )
+        return
     if not inspect.isclass(value):
         directive = "autofunction" if inspect.isroutine(value) else "autodata"
         yield from (f".. {directive}:: {name}", "")
@@ -136,7 +154,7 @@ def _inputs(ufunc: np.ufunc) -> list[str]:
 
 
 def _first_line(name: str) -> str:
-    return (inspect.getdoc(_value(name)) or "").partition("\n")[0]
+    return _VALUES.get(name) or (inspect.getdoc(_value(name)) or "").partition("\n")[0]
 
 
 def _value(name: str) -> Any:

@@ -162,7 +162,7 @@ THEMES = {
         "compile and back ends",
         "The same numbers in less time.",
         "compile",
-        {"": "compile Compiled register_backend"},
+        {"": "compile Compiled register_backend ufunc_from_loops"},
     ),
     "checking": Theme(
         "opcheck and gradcheck",

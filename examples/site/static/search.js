@@ -4,7 +4,7 @@
 
 (() => {
   const STOP = new Set(("a an and any are as at be but by can do does for from get has have how i if in"
-    + " into is it its me my no not of on or so than that the them then there this to use was we what"
+    + " into is it its me my no not of on or so supported than that the them then there this to use was we what"
     + " when where which while who why will with without you your").split(" "));
   // What readers type -> the words of these pages.
   const MEANS = {
@@ -17,7 +17,9 @@
     trace: ["make_fx", "graph"], export: ["save", "file"], serialize: ["save", "file"],
     nan: ["check_nans"], debug: ["print", "profile"], random: ["randomness", "rng"],
     memory: ["checkpoint"], thread: ["threads"], first: ["capture"],
+    auxiliary: ["has_aux"], assignment: ["write", "writing"], hessian: ["hvp"], pass: ["argument"],
   };
+  const LISTS = new Set(["guide.html", "api.html", "gallery.html", "index.html"]);
   const SHOWN = 25, OF_A_PAGE = 3, AROUND = 110;
 
   /** The stem of a word: compile, compiles, compiled and compiling have the same one. */
@@ -58,7 +60,8 @@
 
   /** The words of a query: word -> its weight, and the word of the reader that it stands for. */
   function asked(query) {
-    const found = new Map(), all = query.toLowerCase().match(/[a-z0-9_]+/g) || [];
+    const found = new Map();
+    const all = query.toLowerCase().replace(/\bpytorch\b/g, "torch").match(/[a-z0-9_]+/g) || [];
     const kept = all.filter(word => !STOP.has(word));
     const add = (word, weight, from) => {
       if (!found.has(word)) found.set(word, { weight, from });
@@ -98,12 +101,16 @@
     if (d.name && (query === last || query === `co.${last}` || query === d.name.toLowerCase()))
       sum *= 6;
     // The page that is about the words of the query.
-    if (!d.anchor) sum *= words(d.title).join() === words(query).join() ? 3
-      : words(d.title).some(word => terms.get(word)?.weight === 1) ? 1.6 : 1;
+    const title = words(d.title), isAsked = word => terms.get(word)?.weight === 1;
+    if (!d.anchor) sum *= title.join() === words(query).join() ? 3
+      : title.every(isAsked) ? 2.2 : title.some(isAsked) ? 1.6 : 1;
+    // Pages that only list others.
+    if (LISTS.has(d.page)) sum *= 0.4;
     if (d.name && d.name.split(".").length === 2) sum *= 1.3;
-    if (d.page === "guide/questions.html") sum *= 1.4;
+    if (d.page === "guide/questions.html") sum *= query.split(/\s+/).length > 2 ? 2.2 : 1.4;
     if (d.page === "guide/errors.html") sum *= /error|[:'"]/i.test(query) ? 2.5 : 1.1;
-    else if (!d.page.startsWith("api/") && !d.page.startsWith("gallery/")) sum *= 1.25;
+    else if (d.page.startsWith("gallery/")) sum *= 0.8;
+    else if (!d.page.startsWith("api/")) sum *= 1.25;
     return sum;
   }
 

@@ -151,7 +151,18 @@ def _step(  # noqa: C901, PLR0911, PLR0912  # a list of cases
         return getattr(np, name)(x, operand)
     if kind < 0.58:
         axes = tuple(a for a in range(x.ndim) if (way >> a) & 1)
-        names = ("sum", "mean", "max", "sum", "min", "prod", "any", "var", "argmax")
+        names = (
+            "sum",
+            "mean",
+            "max",
+            "sum",
+            "min",
+            "prod",
+            "any",
+            "var",
+            "argmax",
+            "std",
+        )
         axis: Any = axes if axes and share < 0.8 else None
         name = names[first % len(names)]
         if name == "argmax":
@@ -182,9 +193,11 @@ def _step(  # noqa: C901, PLR0911, PLR0912  # a list of cases
         if share < 0.3:
             return x @ other
         return x @ (np.swapaxes(x, -1, -2) if x.ndim > 1 else x)
-    if kind < 0.9:
+    if kind < 0.885:
         return np.where(x > 0, x, other) if x.dtype.kind != "c" else np.conj(x)
-    return _rarer(x, other, (kind - 0.9) * 10, way)
+    if kind < 0.925:
+        return _composed(x, other, int(share * 12), way)
+    return _rarer(x, other, (kind - 0.925) / 0.075, way)
 
 
 def _loop(draw: np.random.Generator, x: Any, way: int) -> Any:
@@ -208,6 +221,44 @@ def _loop(draw: np.random.Generator, x: Any, way: int) -> Any:
         return co.fori_loop(0, 3, lambda i, c: body(c, i + 0.5)[0], start)
     last, (ys, carries) = co.scan(body, start, x, reverse=bool(way % 2))
     return (ys, last, carries + 0)[way % 3]
+
+
+def _composed(  # noqa: C901, PLR0911, PLR0912  # a list of cases
+    x: Any, other: Any, kind: int, way: int
+) -> Any:
+    """Return what NumPy makes of several loops, or writes to parts of an array."""
+    axis = way % max(x.ndim, 1)
+    if kind == 0:
+        return np.clip(x, -1, 2) if x.dtype.kind in "fi" else x
+    if kind == 1:
+        return np.round(x, way % 4) if x.dtype.kind == "f" else x
+    if not x.ndim:
+        return None
+    places = np.array([0, -1, 0, -1])[: way % 4 + 1]
+    if kind == 2:
+        return np.diff(x, axis=axis)
+    if kind == 3:
+        return np.linalg.norm(x, axis=axis, keepdims=bool(way % 2))
+    if kind == 4:
+        return np.roll(x, way % 7 - 3, axis=axis if way % 2 else None)
+    if kind == 5:
+        return np.pad(x, [(way % 2, way % 3)] * x.ndim, constant_values=way % 2)
+    if kind == 6:
+        return np.tile(x, (2, 1)) if way % 2 else np.repeat(x, 2, axis=axis)
+    if kind == 7:
+        return np.take(x, places, axis=axis) if way % 2 else x[..., places]
+    y = x + 0
+    if kind == 8:
+        y[..., 1:] = y[..., :-1]
+        y[0] = other if way % 2 and not other.ndim else 2
+    elif kind == 9:
+        y[places] = y[places[::-1]] * 2
+    elif kind == 10:
+        y[::-1] += y
+    else:
+        y[..., 0] = 1
+        y[-1] = y[0]
+    return y
 
 
 def _rarer(  # noqa: C901, PLR0911, PLR0912  # a list of cases

@@ -286,7 +286,7 @@ def test_pointers_are_back_after_a_failure() -> None:
     rows = bench.array([5.0, 6.0, 7.0])
     places = [address_of(a) for a in (numbers, rows, found)]
     outer = [LoopAxis(2, (16, 0, 16)), LoopAxis(3, (32, 0, 32))]
-    bench.table.emit(take_loop(), places, [2, 1, 8, 3, 8], [8, 0, 8], outer)
+    bench.table.emit(take_loop(1, 8), places, [2, 3, 8, 8], [8, 0, 8], outer)
     door = bench.door([given(numbers)], [result(found)])
     good = np.arange(12).reshape(3, 2, 2)
     for count, place in enumerate(np.ndindex(3, 2, 2)):
@@ -675,10 +675,10 @@ def test_moves_and_adds() -> None:
     zero, total = bench.array(np.zeros((4, 2))), bench.array(np.zeros((4, 2)))
     at = address_of
     bench.table.emit(move_loop(), [at(zero), at(total)], [64], [0, 0])
-    loop = add_at_loop(F8)
+    loop = add_at_loop(F8, 1)
     assert loop is not None
     places = [at(numbers), at(total), at(rows)]
-    bench.table.emit(loop, places, [3, 1, 16, 4, 16], [8, 0, 16])
+    bench.table.emit(loop, places, [3, 4, 16, 16], [8, 0, 16])
     door = bench.door([given(numbers), given(rows)], [result(total)])
     for numbers_given in ([1, 1, 3], [0, -1, -4]):
         given_rows = np.arange(6.0).reshape(3, 2)

@@ -186,20 +186,6 @@ def test_a_kernel_that_is_replaced_is_called() -> None:
     assert np.array_equal(f(ROWS), (ROWS + 5.0) * 2.0)
 
 
-def test_writes_are_left_to_numpy() -> None:
-    """A function that writes its argument runs as NumPy's code, and the report says so."""
-
-    def function(x: Any) -> Any:
-        x += 1.0
-        return x * 2.0
-
-    f = co.compile(function, backend="native")
-    x = np.ones(3)
-    assert np.array_equal(f(x), np.full(3, 4.0))
-    assert np.array_equal(x, np.full(3, 2.0))
-    assert "NumPy code" in _explained(f)
-
-
 def test_bytes_in_another_order_are_left_to_numpy() -> None:
     """Constants, arguments and results of another order of bytes are right."""
     turned = ROWS.astype(">f8")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import customop as co
 from customop.compiling.native_backend.own_loops import (
     add_at_loop,
     cast_loop,
@@ -157,23 +158,27 @@ def test_rows_by_number(axes: int, dtype: np.dtype[Any]) -> None:
     for count in (0, 1, 7, 64):
         numbers = [in_steps(rng.integers(-n, n, count), 2) for n in lead]
         rows = samples(dtype, count * 3, 2).reshape(count, 3)
-        dims = [count, axes, 3 * dtype.itemsize]
+        nbytes = 3 * dtype.itemsize
+        dims = [count]
         for length, step in zip(lead, table.strides, strict=False):
             dims += [length, step]
+        dims.append(nbytes)
         steps = [*[v.strides[0] for v in numbers], 0, rows.strides[0]]
         found = np.zeros((count, 3), dtype)
-        assert run(take_loop(), [*numbers, table, found], dims, steps) == 0
+        assert run(take_loop(axes, nbytes), [*numbers, table, found], dims, steps) == 0
         assert found.tobytes() == table[tuple(numbers)].tobytes()
         wanted, changed = table.copy(), table.copy()
         wanted[tuple(numbers)] = rows
-        assert run(put_loop(), [*numbers, changed, rows], dims, steps) == 0
+        assert run(put_loop(axes, nbytes), [*numbers, changed, rows], dims, steps) == 0
         assert changed.tobytes() == wanted.tobytes()
         if dtype.kind == "b":
-            assert add_at_loop(dtype) is None
+            assert add_at_loop(dtype, axes) is None
             continue
         wanted, changed = table.copy(), table.copy()
         np.add.at(wanted, tuple(numbers), rows)
-        assert run(add_at_loop(dtype), [*numbers, changed, rows], dims, steps) == 0
+        assert (
+            run(add_at_loop(dtype, axes), [*numbers, changed, rows], dims, steps) == 0
+        )
         assert changed.tobytes() == wanted.tobytes()
 
 
@@ -182,6 +187,27 @@ def test_rows_out_of_bounds(number: int) -> None:
     """A number that is out of bounds is left to NumPy, and the memory there is not read."""
     table, found = np.arange(6.0).reshape(3, 2), np.zeros((2, 2))
     numbers = np.array([1, number])
-    dims, steps = [2, 1, 16, 3, 16], [8, 0, 16]
-    for loop in (take_loop(), put_loop(), add_at_loop(table.dtype)):
+    dims, steps = [2, 3, 16, 16], [8, 0, 16]
+    for loop in (take_loop(1, 16), put_loop(1, 16), add_at_loop(table.dtype, 1)):
         assert run(loop, [numbers, table.copy(), found], dims, steps) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("exponent", [2, 3.0, 0.5, -1, 1.5, np.float32(2.0)])
+def test_powers_of_scalars(exponent: Any, dtype: str) -> None:
+    """A power of NumPy's scalars has the bits of its operator, which arrays have not."""
+
+    def f(x: Any) -> Any:
+        s = x[0] * x[1]
+        return s**exponent, 2.0 ** (s * 0.25)
+
+    compiled = co.compile(f, backend="native")
+    for seed in range(20):
+        x = (np.random.default_rng(seed).uniform(0.1, 4, 2)).astype(dtype)
+        for a, b in zip(f(x), compiled(x), strict=True):
+            assert type(a) is type(b)
+            assert a.tobytes() == b.tobytes()
+    if dtype == "f4" or not isinstance(exponent, np.generic):
+        assert "power" not in str(compiled.explain())
+    with pytest.warns(RuntimeWarning, match="overflow encountered in scalar power"):
+        compiled(np.array([80.0, 80.0], dtype))

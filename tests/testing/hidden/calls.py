@@ -233,3 +233,19 @@ def size_of_distinct_numbers(wrong: bool) -> Any:
         return co.fake_like(x, shape=(size,)), counts
 
     return define(distinct).register_fake(fake)
+
+
+@hidden
+def counts_that_sum_to_the_length(wrong: bool) -> Any:
+    def spread(x: A, counts: A) -> A:
+        if x.ndim != 1 or counts.shape != x.shape or counts.dtype != np.int64:
+            raise TypeError("two vectors of one length, the second of int64")
+        if counts.size and (counts.min() < 0 or counts.max() > x.size):
+            raise ValueError("counts from 0 to the length")
+        return np.repeat(x, counts)
+
+    def fake(x: Any, counts: Any) -> Any:
+        size = x.shape[0] if wrong else co.get_ctx().new_dynamic_size()
+        return co.fake_like(x, shape=(size,))
+
+    return define(spread).register_fake(fake)

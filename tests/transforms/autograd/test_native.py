@@ -175,6 +175,7 @@ def test_native_of_variables() -> None:
     assert_allclose(x.grad, 2.0 * slope(body, X), rtol=1e-7)
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_native_that_leaves_numpy_is_an_error() -> None:
     """A body that turns its argument into a plain array gets an error, not zeros."""
     op = define(lambda x: np.asarray(x) * 2.0)

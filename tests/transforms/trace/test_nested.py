@@ -134,6 +134,7 @@ def test_a_function_with_its_own_rule_is_one_node() -> None:
     assert [n.target for n in graph.nodes if n.op == "call"] == [native]
 
 
+@pytest.mark.usefixtures("unadapted")
 @pytest.mark.parametrize(
     ("ask", "name"),
     [

@@ -184,6 +184,38 @@ def test_functions_made_functional_ask_for_strides_too() -> None:
     np.testing.assert_array_equal(graph(layouts()["C"]), program(layouts()["C"]))
 
 
+def _in_c_order(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.array(x * 2.0, order="C")
+
+
+def _through_a_view(op: Any) -> Function:
+    def program(x: Any) -> Any:
+        y = op(x)
+        v = y.reshape(-1)
+        v += 1.0
+        return y.sum()
+
+    return program
+
+
+def test_strides_that_the_kernel_does_not_keep_are_never_used() -> None:
+    """The order of axes is promised for arguments in C order alone; opcheck says so."""
+    x = np.ones((2, 3)).T
+    op = co.custom_op("strides::c_order", _in_c_order, mutates_args=())
+    op.register_fake(co.fake_like)
+    program = _through_a_view(op)
+    assert program(x) == 18.0
+    for run in (co.compile(program), lambda v: co.make_fx(program, "fake")(v)(v)):
+        with pytest.raises(co.GuardError, match="strides"):
+            run(x)
+    exact = co.custom_op(
+        "strides::exact", _in_c_order, mutates_args=(), tags=co.Tag.needs_exact_strides
+    )
+    exact.register_fake(co.fake_like)
+    with pytest.raises(co.ContractError, match="they differ in strides"):
+        exact(x)
+
+
 def _bump_in_place(x: np.ndarray[Any, Any]) -> None:
     x += 1.0
 

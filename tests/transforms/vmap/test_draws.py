@@ -87,6 +87,7 @@ def test_the_error_says_what_to_write(method: str) -> None:
         assert f"do: use {instead_of_draw(method)}" in str(caught.value)
 
 
+@pytest.mark.usefixtures("unadapted")
 def test_other_calls_keep_their_advice() -> None:
     """A NumPy kernel, also beside a draw in one line."""
     with pytest.raises(co.DataDependentError, match="NumPy kernel, is given"):

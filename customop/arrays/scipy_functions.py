@@ -1,0 +1,176 @@
+"""Functions of SciPy that run compiled code, on traced and fake arrays.
+
+Each is looked up by itself. SciPy is not imported here: its functions are found in its
+modules once a program has imported those.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.array_methods import first_virtual
+from customop.later import later
+
+_read: set[str] = set()
+
+
+def new_stand_ins() -> dict[Any, Callable[..., Any]]:
+    """Return what stands in for functions of SciPy's modules imported since."""
+    found: dict[Any, Callable[..., Any]] = {}
+    for module, names in _STAND_INS.items():
+        if module not in _read and module in sys.modules:
+            for name, make in names.items():
+                function = getattr(sys.modules[module], name)
+                found[function] = _of_traced(function, make(name))
+            _read.add(module)
+    return found
+
+
+def is_of_scipy(f: Any) -> bool:
+    """Return whether a function is one of SciPy's."""
+    return str(getattr(f, "__module__", None)).startswith("scipy.")
+
+
+def _of_traced(
+    function: Callable[..., Any], traced: Callable[..., Any]
+) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        is_plain = first_virtual([*args, *kwargs.values()]) is None
+        return (function if is_plain else traced)(*args, **kwargs)
+
+    return call
+
+
+def _array(value: Any) -> Any:
+    """Return a value that is not an array as one."""
+    like = first_virtual(value) if type(value) in (list, tuple) else None
+    return np.asarray(value) if like is None else np.array(value, like=like)
+
+
+def _one(value: Any) -> Any:
+    return value if hasattr(value, "shape") else _array(value)
+
+
+# ---- scipy.linalg ----
+
+
+def _norm(
+    a: Any,
+    ord: Any = None,  # noqa: A002  # SciPy's name
+    axis: Any = None,
+    keepdims: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    return np.linalg.norm(_one(a), ord=ord, axis=axis, keepdims=keepdims)
+
+
+# ---- scipy.fft ----
+
+
+def _fft_of_one(name: str) -> Callable[..., Any]:
+    transform = getattr(np.fft, name)
+
+    def call(
+        x: Any,
+        n: Any = None,
+        axis: int = -1,
+        norm: Any = None,
+        overwrite_x: bool = False,
+        workers: Any = None,
+        *,
+        plan: None = None,
+    ) -> Any:
+        return transform(_one(x), n, axis, norm)
+
+    return call
+
+
+def _fft_of_many(name: str) -> Callable[..., Any]:
+    transform = getattr(np.fft, name)
+    default = (-2, -1) if name.endswith("2") else None
+
+    def call(
+        x: Any,
+        s: Any = None,
+        axes: Any = default,
+        norm: Any = None,
+        overwrite_x: bool = False,
+        workers: Any = None,
+        *,
+        plan: None = None,
+    ) -> Any:
+        if s is not None and axes is None:
+            axes = tuple(range(-len(s), 0))
+        return transform(_one(x), s, axes, norm)
+
+    return call
+
+
+# ---- scipy.spatial.distance ----
+
+
+def _cdist(
+    function: Callable[..., Any],
+    XA: Any,  # noqa: N803  # SciPy's names
+    XB: Any,  # noqa: N803
+    metric: Any = "euclidean",
+    **kwargs: Any,
+) -> Any:
+    first, second = _one(XA), _one(XB)
+    measure = _METRICS.get(metric) if isinstance(metric, str) else None
+    is_known = first.ndim == second.ndim == 2 and first.shape[1] == second.shape[1]
+    is_real = first.dtype.kind in "biuf" and second.dtype.kind in "biuf"
+    is_named = kwargs.keys() <= ({"p"} if metric == "minkowski" else set())
+    if measure is None or not (is_known and is_real and is_named):
+        return function(XA, XB, metric, **kwargs)  # which says what it lacks
+    # SciPy computes with this type alone.
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    return measure(first[:, None, :] - second[None, :, :], **kwargs)
+
+
+_METRICS: dict[str, Callable[..., Any]] = {
+    "chebyshev": lambda d: np.max(np.abs(d), axis=-1),
+    "cityblock": lambda d: np.sum(np.abs(d), axis=-1),
+    "euclidean": lambda d: np.linalg.norm(d, axis=-1),
+    "minkowski": lambda d, p=2: np.linalg.norm(d, ord=p, axis=-1),
+    "sqeuclidean": lambda d: np.sum(d * d, axis=-1),
+}
+
+
+def _counterpart(name: str) -> Callable[..., Any]:
+    """Return a function of `customop.scipy.linalg`, which is imported when it runs."""
+    return lambda *args, **kwargs: getattr(linalg, name)(*args, **kwargs)
+
+
+def _distances(name: str) -> Callable[..., Any]:
+    return partial(_cdist, getattr(sys.modules["scipy.spatial.distance"], name))
+
+
+linalg: ModuleType = later(import_module, "customop.scipy.linalg")
+_SOLVERS = (
+    *("block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "det", "expm"),
+    *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_triangular"),
+    "toeplitz",
+)
+_ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+_MANY = ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")
+# The module that users know -> the names in it, and what makes their stand-ins.
+_STAND_INS: dict[str, dict[str, Callable[[str], Callable[..., Any]]]] = {
+    "scipy.linalg": {
+        "norm": lambda _: _norm,
+        **dict.fromkeys(_SOLVERS, _counterpart),
+    },
+    "scipy.fft": {
+        **dict.fromkeys(_ONE, _fft_of_one),
+        **dict.fromkeys(_MANY, _fft_of_many),
+    },
+    "scipy.spatial.distance": {"cdist": _distances},
+}

@@ -1,0 +1,138 @@
+"""Programs that run without the GIL: several threads, Ctrl-C, and memory that is freed."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import threading
+import tracemalloc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.compiling.native_backend import door
+
+LOOP = ctypes.CFUNCTYPE(None, *[ctypes.POINTER(ctypes.c_ssize_t)] * 4)
+LENGTH = 50_000
+
+
+def chain(x: Any) -> Any:
+    for _ in range(4):
+        x = np.tanh(x) * 1.01 + np.sin(x)
+    return np.sum(x)
+
+
+def test_threads() -> None:
+    """Two threads get the right results of one function and of two."""
+    inputs = np.random.default_rng(0).normal(size=(4, LENGTH))
+    expected = [chain(x) for x in inputs]
+    functions = [co.compile(chain, backend="native") for _ in range(2)]
+    wrong: list[int] = []
+
+    def run(number: int) -> None:
+        for i in range(40):
+            k = (i + number) % len(inputs)
+            if functions[number % 3 % 2](inputs[k]) != expected[k]:
+                wrong.append(k)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("length", [LENGTH, 3])
+def test_a_call_while_the_program_runs(length: int) -> None:
+    """It runs a copy of a long program, and NumPy's code for a short one."""
+    began, goes_on = threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    @LOOP
+    def loop(args: Any, dims: Any, steps: Any, data: Any) -> None:
+        calls.append(dims[0])
+        if len(calls) == waits_at:
+            began.set()
+            goes_on.wait(20)
+        ctypes.memmove(args[1], args[0], 8 * dims[0])
+
+    waits_at = -1
+    number = len(gc.get_objects())
+    same = co.ufunc_from_loops("same", {"d->d": loop})
+    op = co.custom_op(
+        f"native_threads::same{number}",
+        same,
+        mutates_args=(),
+        schema="(Array x) -> Array",
+    )
+    op.register_fake(lambda x: np.positive(x))
+    compiled = co.compile(lambda x: np.sum(op(x + 0.0)) + chain(x), backend="native")
+    x, y = np.random.default_rng(0).normal(size=(2, length))
+    expected = [np.sum(v) + chain(v) for v in (x, y)]
+    assert [compiled(v) for v in (x, y)] == expected
+    waits_at = len(calls) + 1
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(compiled(x)))
+    thread.start()
+    assert began.wait(20)
+    assert compiled(y) == expected[1]
+    goes_on.set()
+    thread.join()
+    assert found == [expected[0]]
+    assert ("copies for threads" in str(compiled.explain())) == (length == LENGTH)
+
+
+def test_ctrl_c_in_a_long_program() -> None:
+    """It ends a loop that runs without the GIL, and the next call is right."""
+
+    def f(x: Any, count: Any) -> Any:
+        return co.fori_loop(0, count, lambda i, c: np.tanh(c) + x, x)
+
+    compiled = co.compile(f, backend="native")
+    x = np.ones(20_000)
+    short, long = np.array(3), np.array(10**7)
+    expected = compiled(x, short).tobytes()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        compiled(x, long)
+    timer.join()
+    assert compiled(x, short).tobytes() == expected
+
+
+def test_clear_frees_the_memory() -> None:
+    """`explain` shows the memory of a compiled function, and `clear` frees it."""
+
+    def f(x: Any) -> Any:
+        return np.cumsum(np.exp(x)[::-1] + np.sort(x))
+
+    x = np.random.default_rng(0).normal(size=200_000)
+    tracemalloc.start()
+    try:
+        compiled = co.compile(f, backend="native")
+        compiled(x)
+        compiled(x)
+        (line,) = (t for t in str(compiled.explain()).splitlines() if "bytes" in t)
+        shown = int(line.split()[-2])
+        before = tracemalloc.get_traced_memory()[0]
+        compiled.clear()
+        gc.collect()
+        freed = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert shown >= 3 * x.nbytes
+    assert freed >= shown
+
+
+def test_the_record_of_functions_lives() -> None:
+    """Functions of Python point to it, though another thread made one at the same time."""
+    record = weakref.ref(door._method())  # its life is what is tested
+    door._method.cache_clear()
+    gc.collect()
+    assert record() is not None
