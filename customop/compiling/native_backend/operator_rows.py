@@ -370,21 +370,25 @@ def index_steps(
     return lines, steps
 
 
+# Views that look at no element: a plan makes them of memory that holds anything.
+_VIEWS = (
+    *("broadcast_to", "diagonal", "expand_dims", "flip", "imag", "ravel", "real"),
+    *("reshape", "slice", "sliding_window_view", "squeeze", "transpose"),
+    "writable_diagonal",
+)
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "view": view,
+        **{f"np::{name}": view for name in _VIEWS},
         "np::any": truth(np.logical_or),
         "np::all": truth(np.logical_and),
         "np::arange": same_each_time,
         "np::astype": cast,
-        "np::broadcast_to": view,
         "np::c_copy": copy_in_c_order,
         "np::concatenate": joined,
         "np::copy": copy,
         "np::cumprod": cumulative(np.multiply),
         "np::cumsum": cumulative(np.add),
-        "np::diagonal": view,
-        "np::expand_dims": view,
         "np::eye": same_each_time,
         "np::full": same_each_time,
         "np::full_like": full_like,
@@ -395,15 +399,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::min": reduction(np.minimum, None),
         "np::outer": outer_product,
         "np::prod": reduction(np.multiply, 1.0),
-        "np::ravel": view,
-        "np::reshape": view,
         "np::scatter_add": added_at,
-        "np::slice": view,
-        "np::squeeze": view,
         "np::stack": joined,
         "np::std": deviation,
         "np::sum": reduction(np.add, 0.0),
-        "np::transpose": view,
         "np::tril": triangle(np.tril),
         "np::triu": triangle(np.triu),
         "np::undiagonal": on_diagonal,
