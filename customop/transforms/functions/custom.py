@@ -53,7 +53,7 @@ Arrays = Sequence[Any]
 
 
 class VjpCall(FunctionCall):
-    """A call with rules for reverse mode; forward mode transposes them."""
+    """A call with rules for reverse mode; forward mode transposes them, or has its own."""
 
     def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> VjpCall:
         """Return the call for a batch."""
@@ -134,9 +134,19 @@ class _BatchOf(FunctionCall, Generic[CallT]):
     def has_rule(self) -> bool:
         return self.inner.has_rule
 
+    @property
+    def has_push(self) -> bool:
+        return self.inner.has_push
+
     def run(self, inputs: Arrays) -> Arrays:
         rows = self.rows.around(*inputs)
         return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        """Compute the outputs of all rows and their tangents."""
+        rows = self.rows.around(*primals, *tangents)
+        outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
+        return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]
 
 
 class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
@@ -161,10 +171,7 @@ class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
 
 
 class _BatchedJvp(_BatchOf[JvpCall], JvpCall):
-    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
-        rows = self.rows.around(*primals, *tangents)
-        outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
-        return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]
+    """A batch of a call with a rule for forward mode."""
 
 
 # ---- custom_vjp and custom_jvp ----
@@ -263,6 +270,7 @@ class CustomFunction(ABC, Generic[P, R]):
         self.fn: Callable[P, R] = fn
         self.table: FunctionTable = FunctionTable(self.title, fn)
         self.nondiff_argnums: tuple[int, ...] = _argnums(self.title, nondiff_argnums)
+        self.jvp: Callable[..., Any] | None = None
         update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -285,6 +293,81 @@ class CustomFunction(ABC, Generic[P, R]):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def defjvp(self, jvp: FnT) -> FnT:
+        """Register the rule for tangents.
+
+        Parameters
+        ----------
+        jvp : callable
+            ``jvp(primals, tangents)``, with two tuples; returns ``(output, tangent)``.
+            The tangent of an argument is an array of zeros if it does not move, 0.0 for
+            a number or an array of integers, and None for any other value. Arguments in
+            `nondiff_argnums` come first.
+
+        Returns
+        -------
+        callable
+            The rule itself, so that this method can be used as a decorator.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a function.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_jvp
+        ... def square(x):
+        ...     return x * x
+        >>> @square.defjvp
+        ... def _(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return square(x), 2.0 * x * t
+        >>> co.jvp(square, (np.array([3.0]),), (np.array([1.0]),))
+        (array([9.]), array([6.]))
+        """
+        check_function("defjvp", jvp)
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Register a rule for each argument of a function with one output.
+
+        Parameters
+        ----------
+        *jvps : callable or None
+            ``jvp(t, out, *args)`` returns the tangent of the output for the tangent `t`
+            of this argument. None if the derivative is zero.
+
+        Raises
+        ------
+        ArgumentError
+            If one is not a function.
+        RegistrationError
+            If some arguments are in `nondiff_argnums`.
+        """
+        for fn in jvps:
+            if fn is not None:
+                check_function("defjvps", fn)
+        if self.nondiff_argnums:
+            raise RegistrationError(
+                f"{self.table.qualname}: defjvps does not take nondiff_argnums",
+                do="register one rule by defjvp",
+            )
+
+        call: Any = self  # called with tracers, which do not have the types in P
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = call(*primals)
+            total = call_numpy(np.zeros_like, out)
+            for fn, t in zip(jvps, tangents, strict=True):
+                if fn is not None and is_array(t):
+                    total = total + fn(t, out, *primals)
+            return out, total
+
+        self.jvp = jvp
 
     @abstractmethod
     def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
@@ -415,6 +498,50 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
         result = self.given.call(self.with_all(entered(self.custom.fn)), inputs)
         return self.given.outputs(result, inputs)
 
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        """Compute the outputs and their tangents by the user's rule."""
+        rule = self.custom.jvp
+        if rule is None:
+            raise self.custom.missing("defjvp(rule)")
+        directions = self.given.parts.beside(
+            [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
+        )
+        found = self.given.call(
+            lambda *args: rule(*self.first, args, directions), primals
+        )
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise self._wrong_tangents(
+                f"returned {show(found)}", "return (output, tangent)"
+            )
+        outputs = self.given.outputs(found[0], primals)
+        return outputs, self._tangents(outputs, found[1])
+
+    def _tangents(self, outputs: Arrays, tangent: Any) -> list[Any]:
+        """Return the tangents as a flat list; raise if they do not fit the outputs."""
+        results = self.given.results
+        assert results is not None
+        try:
+            leaves = spread(tangent, results.tree(outputs))
+        except ValueError:
+            what = "returned a tangent that is not nested as the output"
+            raise self._wrong_tangents(
+                what, "return a tangent for each output"
+            ) from None
+        found = []
+        for i, out in zip(results.at, outputs, strict=True):
+            t = leaves[i]
+            what = f"{self.table.qualname}: tangent of output {i}"
+            found.append(
+                as_tangent(t, out, what) if moves(out) and t is not None else None
+            )
+        return found
+
+    def _wrong_tangents(self, what: str, do: str) -> GradientError:
+        rule: Any = self.custom.jvp
+        return GradientError(
+            f"{self.table.qualname}: the rule {what}", f"rule at {place(rule)}", do=do
+        )
+
 
 # ---- reverse mode by hand ----
 
@@ -446,7 +573,8 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
     The function may not write to its arguments. Under a transform its results do not
     share memory with arguments or each other. A traced value that is not an argument is
     an error if it belongs to the transform that needs the gradient. Forward mode uses
-    the transpose of `bwd`. Names and signatures are those of JAX.
+    the rule of `defjvp` if there is one, else the transpose of `bwd`; `linearize` always
+    the transpose. Names and signatures are those of JAX.
 
     Examples
     --------
@@ -461,6 +589,14 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
     >>> clipped.defvjp(fwd, bwd)
     >>> co.grad(lambda x: (100.0 * clipped(x, 1.0)).sum())(np.ones(2))
     array([1., 1.])
+
+    A rule for tangents too, where the transpose of `bwd` is slow or not wanted:
+
+    >>> @clipped.defjvp
+    ... def _(primals, tangents):
+    ...     return clipped(*primals), tangents[0]
+    >>> co.jvp(lambda x: clipped(x, 1.0), (np.ones(2),), (np.full(2, 100.0),))[1]
+    array([100., 100.])
     """
 
     title = "custom_vjp"
@@ -521,6 +657,10 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
     @property
     def has_rule(self) -> bool:
         return self.custom.fwd is not None
+
+    @property
+    def has_push(self) -> bool:
+        return self.custom.jvp is not None
 
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
         if self.custom.fwd is None:
@@ -631,87 +771,6 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
 
     title = "custom_jvp"
 
-    def __init__(
-        self, fn: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()
-    ) -> None:
-        super().__init__(fn, nondiff_argnums)
-        self.jvp: Callable[..., Any] | None = None
-
-    def defjvp(self, jvp: FnT) -> FnT:
-        """Register the rule.
-
-        Parameters
-        ----------
-        jvp : callable
-            ``jvp(primals, tangents)``, with two tuples; returns ``(output, tangent)``.
-            The tangent of an argument is an array of zeros if it does not move, 0.0 for
-            a number or an array of integers, and None for any other value. Arguments in
-            `nondiff_argnums` come first.
-
-        Returns
-        -------
-        callable
-            The rule itself, so that this method can be used as a decorator.
-
-        Raises
-        ------
-        ArgumentError
-            If it is not a function.
-
-        Examples
-        --------
-        >>> import numpy as np, customop as co
-        >>> @co.custom_jvp
-        ... def square(x):
-        ...     return x * x
-        >>> @square.defjvp
-        ... def _(primals, tangents):
-        ...     (x,), (t,) = primals, tangents
-        ...     return square(x), 2.0 * x * t
-        >>> co.jvp(square, (np.array([3.0]),), (np.array([1.0]),))
-        (array([9.]), array([6.]))
-        """
-        check_function("defjvp", jvp)
-        self.jvp = jvp
-        return jvp
-
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Register a rule for each argument of a function with one output.
-
-        Parameters
-        ----------
-        *jvps : callable or None
-            ``jvp(t, out, *args)`` returns the tangent of the output for the tangent `t`
-            of this argument. None if the derivative is zero.
-
-        Raises
-        ------
-        ArgumentError
-            If one is not a function.
-        RegistrationError
-            If some arguments are in `nondiff_argnums`.
-        """
-        for fn in jvps:
-            if fn is not None:
-                check_function("defjvps", fn)
-        if self.nondiff_argnums:
-            raise RegistrationError(
-                f"{self.table.qualname}: defjvps does not take nondiff_argnums",
-                do="register one rule by defjvp",
-            )
-
-        call: Any = self  # called with tracers, which do not have the types in P
-
-        def jvp(primals: Any, tangents: Any) -> Any:
-            out = call(*primals)
-            total = call_numpy(np.zeros_like, out)
-            for fn, t in zip(jvps, tangents, strict=True):
-                if fn is not None and is_array(t):
-                    total = total + fn(t, out, *primals)
-            return out, total
-
-        self.jvp = jvp
-
     def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
         return _JvpOfUser(self, given, constants)
 
@@ -720,45 +779,6 @@ class _JvpOfUser(CallOfUser[custom_jvp[..., Any]], JvpCall):
     @property
     def has_rule(self) -> bool:
         return self.custom.jvp is not None
-
-    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
-        rule = self.custom.jvp
-        if rule is None:
-            raise self.custom.missing("defjvp(rule)")
-        directions = self.given.parts.beside(
-            [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
-        )
-        found = self.given.call(
-            lambda *args: rule(*self.first, args, directions), primals
-        )
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise self._wrong(f"returned {show(found)}", "return (output, tangent)")
-        outputs = self.given.outputs(found[0], primals)
-        return outputs, self._tangents(outputs, found[1])
-
-    def _tangents(self, outputs: Arrays, tangent: Any) -> list[Any]:
-        """Return the tangents as a flat list; raise if they do not fit the outputs."""
-        results = self.given.results
-        assert results is not None
-        try:
-            leaves = spread(tangent, results.tree(outputs))
-        except ValueError:
-            what = "returned a tangent that is not nested as the output"
-            raise self._wrong(what, "return a tangent for each output") from None
-        found = []
-        for i, out in zip(results.at, outputs, strict=True):
-            t = leaves[i]
-            what = f"{self.table.qualname}: tangent of output {i}"
-            found.append(
-                as_tangent(t, out, what) if moves(out) and t is not None else None
-            )
-        return found
-
-    def _wrong(self, what: str, do: str) -> GradientError:
-        rule: Any = self.custom.jvp
-        return GradientError(
-            f"{self.table.qualname}: the rule {what}", f"rule at {place(rule)}", do=do
-        )
 
 
 def _direction(tangent: Any, primal: Any) -> Any:

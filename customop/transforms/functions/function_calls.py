@@ -233,7 +233,7 @@ class FunctionTable(RuleTable):
             AUTOGRAD: Row(self.rule, where),
             VMAP: Row(partial(_by_vmap, fn, top), where),
         }
-        if fn.push is not None:
+        if fn.has_push:
             table.rows[JVP] = Row(partial(_by_jvp, fn, top), where)
         return table
 
@@ -249,7 +249,7 @@ class FunctionCall(ABC):
 
     table: FunctionTable
     # ``push(primals, tangents)`` returns the outputs and their tangents; the tangent of
-    # a constant is None. If `push` is None, forward mode transposes the reverse-mode
+    # a constant is None. Without `has_push` forward mode transposes the reverse-mode
     # rule.
     push: Any = None
 
@@ -262,6 +262,11 @@ class FunctionCall(ABC):
     def has_rule(self) -> bool:
         """Return whether the call has a rule for derivatives."""
         return True
+
+    @property
+    def has_push(self) -> bool:
+        """Return whether the call has a rule for forward mode."""
+        return self.push is not None
 
     @abstractmethod
     def run(self, inputs: Arrays) -> Arrays:

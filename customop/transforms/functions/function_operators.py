@@ -53,12 +53,25 @@ class _OfGraphs:
         The name of this call, by which `again_op` finds it.
     function : GraphModule
         The graph of the function itself.
+    rule : GraphModule or None
+        The graph of the rule for tangents.
+    tangents : sequence of int
+        The outputs that have a tangent.
     """
 
-    def __init__(self, title: str, key: str, function: GraphModule) -> None:
+    def __init__(
+        self,
+        title: str,
+        key: str,
+        function: GraphModule,
+        rule: GraphModule | None,
+        tangents: Sequence[int],
+    ) -> None:
         self.table: FunctionTable = FunctionTable(title, function)
         self.key: str = key
         self.function: GraphModule = function
+        self.rule: GraphModule | None = rule
+        self.tangents: Sequence[int] = tangents
 
     @contextmanager
     def _known(self) -> Iterator[None]:
@@ -72,6 +85,18 @@ class _OfGraphs:
     def run(self, inputs: Arrays) -> Arrays:
         with self._known():
             return own(self.function(*inputs), inputs)
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        """Compute the outputs and their tangents by the graph of the rule."""
+        if self.rule is None:
+            raise self.missing("rule for tangents")
+        count = len(self.function.graph.output_node.args[0])
+        pairs = zip(primals, tangents, strict=True)
+        given = [or_zeros(t, x) for x, t in pairs if moves(x)]
+        with self._known():
+            found = self.rule(*primals, *given)
+        moved = dict(zip(self.tangents, found[count:], strict=True))
+        return own(found[:count], primals), [moved.get(i) for i in range(count)]
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -89,7 +114,7 @@ class _OfGraphs:
 
 
 class _VjpOfGraphs(_OfGraphs, VjpCall):
-    """A call of a custom_vjp, whose rules are two graphs."""
+    """A call of a custom_vjp, whose rules are two graphs, or three."""
 
     def __init__(
         self,
@@ -98,8 +123,10 @@ class _VjpOfGraphs(_OfGraphs, VjpCall):
         fwd: GraphModule | None,
         bwd: GraphModule | None,
         gradients: Sequence[int],
+        rule: GraphModule | None,
+        tangents: Sequence[int],
     ) -> None:
-        super().__init__("custom_vjp", key, function)
+        super().__init__("custom_vjp", key, function, rule, tangents)
         self.fwd: GraphModule | None = fwd
         self.bwd: GraphModule | None = bwd
         self.gradients: Sequence[int] = gradients
@@ -107,6 +134,10 @@ class _VjpOfGraphs(_OfGraphs, VjpCall):
     @property
     def has_rule(self) -> bool:
         return self.fwd is not None
+
+    @property
+    def has_push(self) -> bool:
+        return self.rule is not None
 
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
         if self.fwd is None:
@@ -136,24 +167,11 @@ class _JvpOfGraphs(_OfGraphs, JvpCall):
         rule: GraphModule | None,
         tangents: Sequence[int],
     ) -> None:
-        super().__init__("custom_jvp", key, function)
-        self.rule: GraphModule | None = rule
-        self.tangents: Sequence[int] = tangents
+        super().__init__("custom_jvp", key, function, rule, tangents)
 
     @property
     def has_rule(self) -> bool:
         return self.rule is not None
-
-    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
-        if self.rule is None:
-            raise self.missing("rule for tangents")
-        count = len(self.function.graph.output_node.args[0])
-        pairs = zip(primals, tangents, strict=True)
-        given = [or_zeros(t, x) for x, t in pairs if moves(x)]
-        with self._known():
-            found = self.rule(*primals, *given)
-        moved = dict(zip(self.tangents, found[count:], strict=True))
-        return own(found[:count], primals), [moved.get(i) for i in range(count)]
 
 
 # ---- the operators ----
@@ -166,8 +184,11 @@ def _run_vjp(
     fwd: GraphModule | None = None,
     bwd: GraphModule | None = None,
     gradients: Sequence[int] = (),
+    rule: GraphModule | None = None,
+    tangents: Sequence[int] = (),
 ) -> list[Any]:
-    return [*enter(_VjpOfGraphs(key, function, fwd, bwd, gradients), list(arrays))]
+    call = _VjpOfGraphs(key, function, fwd, bwd, gradients, rule, tangents)
+    return [*enter(call, list(arrays))]
 
 
 def _run_jvp(
@@ -207,7 +228,7 @@ vjp_op: Operator[..., Any] = _operator(
     "custom_vjp",
     _run_vjp,
     f"Array[] arrays, str key, {GRAPH} function, {GRAPH}? fwd=None, {GRAPH}? bwd=None,"
-    " int[] gradients=[]",
+    f" int[] gradients=[], {GRAPH}? rule=None, int[] tangents=[]",
 )
 jvp_op: Operator[..., Any] = _operator(
     "custom_jvp",
@@ -256,7 +277,11 @@ class FunctionWriter:
         if isinstance(self.call, JvpCall):
             return jvp_op, [key, function, *self._rule(outputs)]
         if isinstance(self.call, VjpCall):
-            return vjp_op, [key, function, *self._halves(outputs)]
+            halves = self._halves(outputs)
+            if not self.call.has_push:
+                return vjp_op, [key, function, *halves]
+            halves = halves or [None, None, []]
+            return vjp_op, [key, function, *halves, *self._rule(outputs)]
         return checkpoint_op, [key, function]
 
     def _halves(self, outputs: Arrays) -> list[Any]:
@@ -303,7 +328,7 @@ class FunctionWriter:
             return [*found, *(t for t in moved if t is not None)]
 
         inputs = [*self.inputs, *(self.inputs[i] for i in moving)]
-        if not call.has_rule:
+        if isinstance(call, JvpCall) and not call.has_rule:
             return []
         rule, _ = self._graph("the rule for tangents", push, inputs)
         return [rule, at]

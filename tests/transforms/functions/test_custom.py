@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -381,3 +382,68 @@ def test_residuals_of_any_kind(kept: Any, nest: Callable[[Any], Any]) -> None:
     np.testing.assert_array_equal(co.make_fx(step)(x)(x), [4.0, 4.0])
     doubled.defvjp(lambda x: (2.0 * x, None), lambda _, g: (g + g,))
     np.testing.assert_array_equal(step(x), [4.0, 4.0])
+
+
+# ---- rules for both modes ----
+
+
+@co.custom_vjp
+def square(x: Any, y: Any) -> Any:
+    return {"all": x * x * y, "count": 2}
+
+
+# Wrong by a factor of 3 in reverse mode and of 5 in forward mode, to tell them apart.
+square.defvjp(
+    lambda x, y: (square(x, y), (x, y)),
+    lambda saved, g: (6 * saved[0] * saved[1] * g["all"], None),
+)
+
+
+@square.defjvp
+def _square_jvp(primals: Any, tangents: Any) -> Any:
+    (x, y), (t, _) = primals, tangents
+    return square(x, y), {"all": 10 * x * y * t, "count": None}
+
+
+def squared(x: Any) -> Any:
+    return square(x, 1.0)["all"]
+
+
+def test_each_mode_has_its_rule() -> None:
+    """Each mode uses its own rule: alone, in the other one, and for rows of a batch."""
+    total = lambda x: np.sum(squared(x))  # short
+    pushed = lambda x: co.jvp(squared, (x,), (np.ones_like(x),))[1]
+    forms: list[tuple[Any, Any]] = [
+        (co.grad(total), 6 * X),
+        (pushed, 10 * X),
+        (co.jacfwd(squared), 10 * np.diag(X)),
+        (co.jacrev(squared), 6 * np.diag(X)),
+        (lambda x: co.jvp(co.grad(total), (x,), (x,))[1], 6 * X),
+        (co.grad(lambda x: np.sum(pushed(x))), 10 * np.ones(3)),
+        (lambda x: co.linearize(squared, x)[1](x), 6 * X * X),  # transposes twice
+        (co.compile(pushed), 10 * X),
+        (co.make_fx(pushed)(X), 10 * X),
+    ]
+    for fn, want in forms:
+        np.testing.assert_allclose(fn(X), want, rtol=1e-12)
+    for fn, factor in ((co.grad(total), 6), (pushed, 10)):
+        np.testing.assert_allclose(co.vmap(fn)(ROWS), factor * ROWS, rtol=1e-12)
+
+
+def test_only_the_rule_of_the_other_mode() -> None:
+    """A gradient does not transpose the rule for tangents: it needs its own."""
+    fn = co.custom_vjp(lambda x: x * x)
+    fn.defjvp(lambda primals, tangents: (fn(*primals), 7.0 * tangents[0]))
+    np.testing.assert_allclose(co.jvp(fn, (X,), (X,))[1], 7 * X)
+    with pytest.raises(co.MissingRuleError, match=r"defvjp\(fwd, bwd\)"):
+        co.jacrev(fn)(X)
+
+
+def test_both_rules_in_a_graph_file(tmp_path: Path) -> None:
+    """A file holds the rules of both modes."""
+    co.make_fx(squared)(X).save(tmp_path / "f.graph")
+    loaded = co.load_graph(tmp_path / "f.graph")
+    np.testing.assert_allclose(co.jacrev(loaded)(Y), 6 * np.diag(Y), rtol=1e-12)
+    np.testing.assert_allclose(co.jacfwd(loaded)(Y), 10 * np.diag(Y), rtol=1e-12)
+    rows = co.vmap(lambda x: co.jvp(loaded, (x,), (x,))[1])(ROWS)
+    np.testing.assert_allclose(rows, 10 * ROWS * ROWS, rtol=1e-12)

@@ -50,6 +50,20 @@ def by_jvps(x: Any, n: Any) -> Any:
 by_jvps.defjvps(lambda t, out, x, n: 2 * n * x ** (n - 1) * t, None)
 
 
+@co.custom_vjp
+def by_both(x: Any) -> Any:
+    return x**3
+
+
+by_both.defvjp(lambda x: (by_both(x), x), lambda x, g: (6 * x**2 * g,))
+
+
+@by_both.defjvp
+def _by_both(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return by_both(x), 6 * x**2 * t
+
+
 def in_place(x: Any) -> Any:
     y = np.zeros(2, like=x)
     y[0] = x
@@ -97,6 +111,7 @@ def multiplied(x: Any) -> Any:
 FUNCTIONS: dict[str, tuple[Fn, float]] = {
     "custom_vjp": (by_vjp, 2.0),
     "custom_jvp": (by_jvp, 2.0),
+    "both": (by_both, 2.0),
     "defjvps": (lambda x: by_jvps(x, 3), 2.0),
     "in_place": (in_place_rules, 2.0),
     "checkpoint": (kept, 1.0),
