@@ -32,7 +32,6 @@ from customop.compiling.native_backend.reduction_rows import (
 from customop.compiling.native_backend.small_products import Product, near_product
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
-    WholeGraph,
     loop_for,
 )
 from customop.compiling.numpy_backend.call_text import builtin_kernel
@@ -47,8 +46,6 @@ Rule = Callable[..., None]
 def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     """Take a view as the value, or emit the copy where there is none."""
     kernel: Any = builtin_kernel(node.target)
-    if node.target.qualname == "np::checked_edges":
-        raise WholeGraph("edges that are to be in order")  # it reads the items
     source = node.args[0]
     is_scalar = source in plan.scalars
     if source in plan.classes and not node.val.shape:
@@ -466,21 +463,25 @@ def index_steps(
     return lines, steps
 
 
+# Views that look at no element: a plan makes them of memory that holds anything.
+_VIEWS = (
+    *("broadcast_to", "diagonal", "expand_dims", "flip", "imag", "ravel", "real"),
+    *("reshape", "slice", "sliding_window_view", "squeeze", "transpose"),
+    "writable_diagonal",
+)
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "view": view,
+        **{f"np::{name}": view for name in _VIEWS},
         "np::any": truth(np.logical_or),
         "np::all": truth(np.logical_and),
         "np::arange": same_each_time,
         "np::astype": cast,
-        "np::broadcast_to": view,
         "np::c_copy": copy_in_c_order,
         "np::concatenate": joined,
         "np::copy": copy,
         "np::cumprod": cumulative(np.multiply),
         "np::cumsum": cumulative(np.add),
-        "np::diagonal": view,
-        "np::expand_dims": view,
         "np::eye": same_each_time,
         "np::full": same_each_time,
         "np::full_like": full_like,
@@ -491,14 +492,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::min": reduction(np.minimum, None),
         "np::outer": outer_product,
         "np::prod": reduction(np.multiply, 1.0),
-        "np::ravel": view,
-        "np::reshape": view,
         "np::scatter_add": added_at,
-        "np::slice": view,
-        "np::squeeze": view,
         "np::stack": joined,
         "np::sum": reduction(np.add, 0.0),
-        "np::transpose": view,
         "np::tril": triangle(np.tril),
         "np::triu": triangle(np.triu),
         "np::undiagonal": on_diagonal,

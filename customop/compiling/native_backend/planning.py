@@ -377,7 +377,7 @@ class TablePlan:
         elif builtin_kernel(op) is None:
             raise NotNative("an operator that is not NumPy's")
         else:
-            rule = self._rules.get("view" if op.view_slot >= 0 else op.qualname)
+            rule = self._rules.get(op.qualname)
         if rule is None:
             raise NotNative("no loop of NumPy")
         rule(self, node, *values)
