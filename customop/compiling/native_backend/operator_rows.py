@@ -32,6 +32,7 @@ from customop.compiling.native_backend.reduction_rows import (
 from customop.compiling.native_backend.small_products import Product, near_product
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
+    WholeGraph,
     loop_for,
 )
 from customop.compiling.numpy_backend.call_text import builtin_kernel
