@@ -32,6 +32,7 @@ from customop.compiling.native_backend.reduction_rows import (
 from customop.compiling.native_backend.small_products import Product, near_product
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
+    WholeGraph,
     loop_for,
 )
 from customop.compiling.numpy_backend.call_text import builtin_kernel
@@ -53,6 +54,15 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     found = kernel(x[()] if is_scalar else x, *others)
     if isinstance(found, np.generic):
         plan.scalars.add(node)
+        if _is_of_written(plan, source):
+            if node.target.name != "slice":
+                raise WholeGraph(f"{node} reads an argument that is written")
+            # A scalar of NumPy does not see what is written after it was read.
+            plan.copy(
+                np.asarray(x)[(*basic_key(others[0]), ...)],
+                plan.result(node, (), x.dtype),
+            )
+            return
     if is_scalar or isinstance(found, np.generic):
         # A scalar has no memory that lasts, an array without axes has.
         by_key = node.target.name == "slice"
@@ -66,6 +76,13 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     # A new shape of items that are not contiguous: a copy in C order.
     new = plan.result(node, found.shape, x.dtype)
     plan.copy(x, new.reshape(x.shape))
+
+
+def _is_of_written(plan: TablePlan, node: Node) -> bool:
+    """Return whether a value is an argument that is written, or a view of one."""
+    while node in plan.views:
+        node = plan.views[node][0]
+    return node in plan.written
 
 
 def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
