@@ -152,8 +152,8 @@ def test_a_graph_that_draws_is_not_run_twice() -> None:
 
 def test_a_graph_of_any_size() -> None:
     """Named sizes stay symbolic."""
-    eigvals: Callable[[Any], Any] = np.linalg.eigvals
-    values = co.compile(eigvals, sizes={"a": ("n", "n")})
+    eigvals: Any = np.linalg.eigvals
+    values: Any = co.compile(eigvals, sizes={"a": ("n", "n")})
     for n in (2, 3, 5):
         a = _RNG.standard_normal((n, n))
         for x in (a + a.T, a):
