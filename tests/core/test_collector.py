@@ -128,6 +128,7 @@ def test_cycles_are_found_while_a_tape_grows() -> None:
     assert freed
 
 
+@pytest.mark.exhaustive
 def test_graphs() -> None:
     """A long graph is captured, compiled, run and loaded with few scans."""
     module: Any = None

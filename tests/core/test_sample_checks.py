@@ -753,5 +753,6 @@ def test_repr_shows_all_settings(settings: Config) -> None:
     assert repr(settings) == (
         "config(checks='first', aliasing='error', sample_checks=0.5, sample_seed=3,"
         " on_failure='warn', check_nans=False,"
-        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824)"
+        " compile_threads=None, opcheck_seconds=10.0, opcheck_memory=1073741824,"
+        " adapt=False)"
     )

@@ -40,6 +40,7 @@ BUILTIN = {
     co.GraphError: (ValueError,),
     co.GraphFileError: (ValueError,),
     co.GuardError: (ValueError,),
+    errors.GuessError: (co.GuardError, ValueError),
     co.NanError: (FloatingPointError,),
     co.VmapError: (ValueError,),
     co.DataDependentError: (TypeError,),

@@ -209,6 +209,7 @@ except co.GraphFileError as error:
 """
 
 
+@pytest.mark.exhaustive
 def test_missing_imports_are_named(folder: Path) -> None:
     """The file names the module of an operator; it never imports it."""
     assert run(folder, LOADING) == (

@@ -164,6 +164,7 @@ def test_a_schema_must_be_a_string(text: Any) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_deeply_nested_string_is_refused() -> None:
     """Nesting without end is an error as any other."""
     with pytest.raises(co.SchemaError, match="nested too deeply"):

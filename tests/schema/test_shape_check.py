@@ -54,6 +54,7 @@ def test_calls_fit_where_jaxtyping_says_so(pairs: list[tuple[str, Any]]) -> None
         max_size=2,
     )
 )
+@pytest.mark.exhaustive
 def test_arrays_of_lists_are_held_to_the_others(rows: list[Any]) -> None:
     """Each array of a list is checked like an argument, in the fast path too."""
     rows = [("n m", [(2, 3)], True), *rows]

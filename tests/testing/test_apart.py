@@ -151,6 +151,7 @@ def test_crash_on_a_dtype_or_layout_says_how_to_declare_it() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, and the line that it was in is named."""
     monkeypatch.setattr(outcomes, "PATIENCE", 2.0)
@@ -188,6 +189,7 @@ def test_inputs_that_are_registered_run_in_this_process() -> None:
     assert {shape for _, shape in seen} == {(4, 3)}
 
 
+@pytest.mark.exhaustive
 def test_check_of_given_arrays_makes_up_others_in_a_child() -> None:
     """The gradient of the given array is taken here, that of its short floats not."""
     op = _operator(lambda x: x.dtype == np.float64 or os.abort())
@@ -394,6 +396,7 @@ def test_child_ends_with_the_first_fault_that_raises() -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.exhaustive
 def test_opcheck_in_threads_while_others_run() -> None:
     """Threads take turns, and their children do not hold up each other."""
 
@@ -581,6 +584,7 @@ print(opcheck(double, raise_exception=False)["test_kernels_agree"])
 """
 
 
+@pytest.mark.exhaustive
 def test_threads_of_dask_are_not_waited_for() -> None:
     """They stay with the parent; a forked child computes without them."""
     pytest.importorskip("dask.array", reason="dask is not installed")
@@ -639,6 +643,7 @@ print(os.read(log, 1 << 16).decode(), end="")
 """
 
 
+@pytest.mark.exhaustive
 def test_children_compile_no_operators_of_numpy_anew() -> None:
     """What one of them compiles ends with it, so this process does it before."""
     command = [sys.executable, "-c", _FIRST_RUN]

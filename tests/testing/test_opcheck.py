@@ -405,6 +405,7 @@ def test_given_arguments_stay() -> None:
     assert np.array_equal(x, before)
 
 
+@pytest.mark.exhaustive
 def test_large_arrays() -> None:
     """Only some derivatives of a large array are checked."""
     found = opcheck(scale, (np.ones(100_000), 3.0))
@@ -695,6 +696,7 @@ def test_large_arrays_have_no_variations(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.notes["test_layouts"].endswith("config.opcheck_memory is 0 MB")
 
 
+@pytest.mark.exhaustive
 def test_gradient_of_a_long_array() -> None:
     """One wrong number among 70,000 is found, without a matrix of all derivatives."""
 

@@ -196,6 +196,7 @@ WAIVED = {
 
 
 @pytest.mark.parametrize("op", fifth_of(NUMPY, lambda op: op.qualname))
+@pytest.mark.exhaustive
 def test_numpy_operator(op: Any) -> None:
     """Every NumPy operator passes every check, but those that it fails on purpose."""
     found = opcheck(op, raise_exception=False)

@@ -238,6 +238,7 @@ def _made_here(k: int, table: dict[str, float]) -> Any:
     return made
 
 
+@pytest.mark.exhaustive
 def test_script_of_an_operator_made_in_a_function(tmp_path: Path) -> None:
     """It defines the operator, its rules and what they read, and repeats the fault."""
     found = co.testing.opcheck(
@@ -254,6 +255,7 @@ def test_script_of_an_operator_made_in_a_function(tmp_path: Path) -> None:
     assert run_script(right, tmp_path).returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_script_of_a_fault_over_all_inputs(tmp_path: Path) -> None:
     """It looks for inputs again: one of them alone does not show the fault."""
     found = co.testing.opcheck(lengths.wide_rows_are_cut(True), raise_exception=False)
