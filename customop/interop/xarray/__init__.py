@@ -2,10 +2,8 @@
 
 Importing it makes `DataArray`, `Variable` and `Dataset` pytrees, so that `grad` and
 other transforms take and return them. `export` gives operators that take DataArrays,
-and `vmap` batches over a dim.
+and `vmap` batches over a dim. A gradient keeps the labels of its argument:
 
-Examples
---------
 >>> import xarray as xr, customop as co
 >>> import customop.interop.xarray
 >>> x = xr.DataArray([1.0, 2.0], coords={"place": [10, 20]}, attrs={"unit": "m"})
