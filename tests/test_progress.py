@@ -239,7 +239,7 @@ def test_a_verbose_compile_says_how_far_it_is(capfd: Any) -> None:
             x = np.sin(x) + 1.0
         return x
 
-    f = co.compile(chain, verbose=True)
+    f = co.compile(chain, backend="numpy", verbose=True)
     f(np.ones(2))
     lines = capfd.readouterr().err.splitlines()
     count = f.graphs[0].graph.count

@@ -321,7 +321,7 @@ _FOLLOWED: Final = "numpy.polynomial"
 # ---- subscripts and writes ----
 
 
-class _Calls(Hook):
+class _CallHook(Hook):
     """The hook of calls, in one frame for most of them."""
 
     __slots__ = ()
@@ -425,7 +425,7 @@ def _is_own(c: Any) -> bool:
     return is_writeable and c.dtype.kind in "biufc"
 
 
-_HOOKS = _Calls(called), _Gets(_get), Hook(_put), Hook(_grow)
+_HOOKS = _CallHook(called), _Gets(_get), Hook(_put), Hook(_grow)
 
 
 def _counts() -> tuple[int, int, int]:

@@ -244,8 +244,8 @@ class Walk:
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict) and "__wrapped__" in own:
             self._waiting.append((own["__wrapped__"], ""))
-        if isinstance(value, Enum):
-            self.go_on([value._value_])
+        if isinstance(value, Enum) and isinstance(own, dict):
+            self.go_on([own["_value_"]])
         if module_of(type(value)).startswith("numpy.polynomial."):
             self.go_on([own])
 

@@ -780,8 +780,17 @@ class Graph:
         new = Graph()
         new.sizes = self.sizes
         known: dict[Node, Node] = {}
-        for node in self.nodes:
-            known[node] = new.copy_node(node, known.__getitem__)
+        for (
+            node
+        ) in self.nodes:  # as `copy_node`; the names are those of one graph already
+            copied = known[node] = Node(new, node.name, node.op, node.target)
+            copied.set_inputs(*node.mapped(known.__getitem__))
+            copied.note_facts_of(node)
+            new.enter(copied)
+            if node.op == CONSTANT:
+                copied.target = node.name
+                new.constants[node.name] = self.constants[node.target]
+        new._taken = dict.fromkeys([node.name for node in known], 1)
         return new
 
     def __reduce__(self) -> NoReturn:

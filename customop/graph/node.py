@@ -160,8 +160,9 @@ class Node:
         >>> [*x.users], [*cos.users]
         ([cos, sin], [])
         """
-        for node in self._all_inputs():
-            node.users.pop(self, None)
+        if self._args or self._kwargs:
+            for node in self._all_inputs():
+                node.users.pop(self, None)
         self._args, self._kwargs = args, kwargs
         for node in self._all_inputs():
             node.users[self] = None
@@ -218,7 +219,7 @@ class Node:
         >>> multiply.mapped(lambda node: node.name.upper())
         (('X', 2.0), {})
         """
-        args = tuple([_mapped(value, fn) for value in self._args])
+        args = tuple([fn(v) if type(v) is Node else _mapped(v, fn) for v in self._args])
         return args, {k: _mapped(v, fn) for k, v in self._kwargs.items()}
 
     def replace_all_uses_with(
@@ -485,7 +486,9 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs that a call runs: its target, or graph modules in its arguments."""
-        found = [v for v in self._args if type(v) not in _SINGLE]
+        found: list[Any] = []
+        if not _SINGLE.issuperset(map(type, self._args)):
+            found = [v for v in self._args if type(v) not in _SINGLE]
         if isinstance(self.target, RuleTable):
             if not found and not self._kwargs:
                 return []

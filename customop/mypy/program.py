@@ -71,9 +71,9 @@ class Program:
         self.imports = Imports()
         self._surveys = surveys
         # Name of a module -> the operators that it imports, by name.
-        self._others: dict[str, dict[str, list[Found]]] = {}
+        self._others: dict[str, dict[str, list[FoundOperator]]] = {}
         # Name of a module -> names that several of the modules that it sees define.
-        self._shared: dict[str, dict[str, list[Found]]] = {}
+        self._shared: dict[str, dict[str, list[FoundOperator]]] = {}
         # Name of a module -> the function or module in which mypy checks its imports.
         self._meetings: dict[str, str] = {}
         # Name of a module -> functions and modules whose checks depend on what it sees.
@@ -145,20 +145,20 @@ class Program:
         is_open = self._surveys.of(api.tree).mentions("Library", "import_module")
         return None if is_open else unknown_overload(qualname, sorted(known))
 
-    def _all(self, api: TypeChecker) -> Iterator[Found]:
+    def _all(self, api: TypeChecker) -> Iterator[FoundOperator]:
         self._watch(api)
         yield from self._found(api.tree)
         for operators in self._of_others(api.tree).values():
             yield from operators
 
-    def _named(self, api: TypeChecker, qualname: str) -> list[Found]:
+    def _named(self, api: TypeChecker, qualname: str) -> list[FoundOperator]:
         own = [f for f in self._found(api.tree) if f.record.name == qualname]
         return [*own, *self._of_others(api.tree).get(qualname, ())]
 
-    def _of_others(self, tree: MypyFile) -> dict[str, list[Found]]:
+    def _of_others(self, tree: MypyFile) -> dict[str, list[FoundOperator]]:
         name = tree.fullname
         if name not in self._others:
-            others: dict[str, list[Found]] = defaultdict(list)
+            others: dict[str, list[FoundOperator]] = defaultdict(list)
             for module in sorted(self.imports.with_operators(tree) - {name}):
                 for found in self._found(self.imports.modules[module]):
                     others[found.record.name].append(found)
@@ -167,9 +167,9 @@ class Program:
             self._shared[name] = {n: found for n, found in rivals.items() if found}
         return self._others[name]
 
-    def _found(self, module: MypyFile) -> Iterator[Found]:
+    def _found(self, module: MypyFile) -> Iterator[FoundOperator]:
         for name, record, operator_type in self.imports.operators(module):
-            yield Found(record, operator_type, module.fullname, name)
+            yield FoundOperator(record, operator_type, module.fullname, name)
 
     # ---- what mypy checks again ----
 
@@ -246,12 +246,14 @@ class Program:
         for name, found in self._shared[api.tree.fullname].items():
             self._check_meeting(api, name, found)
 
-    def _check_meeting(self, api: TypeChecker, name: str, found: list[Found]) -> None:
+    def _check_meeting(
+        self, api: TypeChecker, name: str, found: list[FoundOperator]
+    ) -> None:
         by_line = sorted(api.tree.imports, key=lambda node: node.line)
         brought = [(node, self._brought(api, node)) for node in by_line]
         if any(len({f.module for f in found} & seen) > 1 for _, seen in brought):
             return  # reported for an imported module that imports both
-        met: dict[str, Found] = {}
+        met: dict[str, FoundOperator] = {}
         for statement, seen in brought:
             met |= {f.module: f for f in found if f.module in seen}
             if len(met) > 1:
@@ -277,7 +279,7 @@ _SERIES = re.compile(r"[\d_]")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundOperator:
     """An operator, and the global name that it has in a module."""
 
     record: Record
@@ -294,7 +296,7 @@ def is_operator(mypy_type: Type | None) -> bool:
     return own_name(proper.type.fullname) == Operator.__name__
 
 
-def _rivals(found: list[Found]) -> list[Found]:
+def _rivals(found: list[FoundOperator]) -> list[FoundOperator]:
     """Return the definitions of a name that imports of several modules always run."""
     origins = {f.record.origin: f for f in found if f.record.is_sure}
     several = len({f.module for f in origins.values()}) > 1

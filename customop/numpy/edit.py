@@ -671,6 +671,8 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
     constants = np.broadcast_to(given, (x.ndim, 2))
     if not x.ndim:
         return np.copy(x)
+    if given.dtype.char in "gG":  # a scalar of an operator is a double
+        return packed_like(_pad_traced(x, widths, given.astype(dtype_of(x))), x)
     if np.all(constants == constants[0, 0]):
         return _pad(x, widths, constants[0, 0].item())
     for axis, (b, a) in enumerate(widths):

@@ -17,6 +17,7 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
+    Tracer,
     get_ctx,
     getitem,
     partials,
@@ -247,8 +248,8 @@ def _fitting(x: Any, length: Any) -> tuple[Any, Any]:
 
 
 def _real_weights(weights: Any) -> Any:
-    """Return weights in double precision; refuse complex ones, as NumPy does."""
-    if is_complex(weights):
+    """Return weights in double precision; refuse those that lose digits, as NumPy does."""
+    if not np.can_cast(dtype_of(weights), np.float64):
         np.bincount([0], np.zeros(1, dtype_of(weights)))  # NumPy's error
     return cast(weights, np.dtype(np.float64))
 
@@ -415,8 +416,30 @@ def _edges(a: Any, bins: Any, given: Any, weights: Any) -> Any:
         *(v if isinstance(v, int | float) else dtype_of(v) for v in (first, last, a))
     )
     dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
-    start, end = array_like(first, a, dtype), array_like(last, a, dtype)
+    return _even_edges(first, last, count, a, dtype, dtype)
+
+
+def _even_edges(
+    first: Any, last: Any, count: Any, a: Any, number: Any, dtype: Any = None
+) -> Any:
+    """Return edges of bins of one width; `number` is the dtype of ends that are traced."""
+    ends = first, last
+    is_plain = type(count) is int and all(isinstance(v, _PLAIN) for v in ends)
+    if is_plain and _is_of_numpy(a):
+        line = np.linspace(first, last, count + 1, dtype=dtype)
+        return _checked_edges(line, True)
+    start, end = (array_like(v, a, number) for v in ends)
     return _checked_edges(np.linspace(start, end, count + 1, dtype=dtype), True)
+
+
+_PLAIN = (int, float, np.generic)
+
+
+def _is_of_numpy(x: Any) -> bool:
+    """Return whether an array, below all transforms, is NumPy's or a fake one."""
+    while isinstance(x, Tracer):
+        x = x.below
+    return isinstance(x, np.ndarray | np.generic | FakeArray)
 
 
 def _line(a: Any, weights: Any) -> tuple[Any, Any]:
@@ -469,6 +492,26 @@ def _sums(places: Any, weights: Any, count: int) -> Any:
     return cast(bin_sum(weights.astype(np.float64), places, count + 1)[:-1], dtype)
 
 
+def _adds_in_turn(bins: Any, weights: Any) -> bool:
+    """Return whether NumPy takes sums of weights from sums over all sorted numbers.
+
+    That is so for bins by edges, and for long doubles; the last bits depend on it.
+    """
+    if weights is None or dtype_of(weights).kind not in "fc":
+        return False
+    is_by_edges = bool(shape_of(bins)) or isinstance(bins, list | tuple)
+    return is_by_edges or dtype_of(weights).char in "gG"
+
+
+def _running_sums(a: Any, weights: Any, edges: Any) -> Any:
+    order = np.argsort(a)
+    line, sums = getitem(a, order), np.cumsum(getitem(weights, order))
+    sums = np.concatenate([np.zeros_like(sums, shape=(1,)), sums])
+    before = np.searchsorted(line, edges[:-1], "left")
+    last = np.searchsorted(line, edges[-1:], "right")
+    return np.diff(getitem(sums, np.concatenate([before, last])))
+
+
 @register_numpy_function(np.histogram)
 def _(
     a: Any,
@@ -479,7 +522,10 @@ def _(
 ) -> Any:
     a, weights = _line(a, weights)
     edges = _edges(a, bins, range, weights)
-    found = _sums(_places(a, edges), weights, edges.shape[0] - 1)
+    if _adds_in_turn(bins, weights) and _is_of_numpy(a):
+        found = _running_sums(a, weights, edges)
+    else:
+        found = _sums(_places(a, edges), weights, edges.shape[0] - 1)
     if density:
         found = found / np.diff(edges).astype(np.float64) / np.sum(found)
     return found, edges
@@ -557,8 +603,8 @@ def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
         count = size_of(bins)
     except TypeError:
         raise TypeError(f"`bins[{i}]` must be an integer, when a scalar") from None
-    start, stop = (array_like(v, a, np.float64) for v in _outer_edges(a, given))
-    return _checked_edges(np.linspace(start, stop, count + 1), True)
+    first, last = _outer_edges(a, given)
+    return _even_edges(first, last, count, a, np.float64)
 
 
 def _joint_places(columns: Sequence[Any], edges: Any, lengths: Sequence[int]) -> Any:

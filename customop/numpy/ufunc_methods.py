@@ -51,6 +51,7 @@ from customop.numpy.reductions import (
     prefix_slopes,
     recurrence,
     reduce_selected,
+    reduced,
     reduction_of,
     reversed_recurrence,
     shares_of,
@@ -453,6 +454,20 @@ _reduce_some = whole_operator(
     _reduce_some_body,
     _reduce_some_kernel,
 )
+
+
+@_reduce_some.register_fake
+def _(a: Any, axis: Any, keepdims: bool, *rest: Any) -> Any:
+    found = _reduce_some_body(a, axis, keepdims, *rest)
+    if not keepdims or not a.ndim:
+        return found
+    # The body gives axes of length 1 the stride 0, NumPy that of a packed array.
+    packed = reduced(a, axis, keepdims, found.dtype)
+    axes = set(range(a.ndim)).difference(counted_axes(axis, a.ndim))
+    is_same = all(packed.strides[i] == found.strides[i] for i in axes)
+    return packed if is_same else found
+
+
 _ROWS = np.array([[0.3, -1.2, 2.0], [0.7, 0.4, -0.9]])
 _reduce_some.register_sample_inputs(
     lambda: [

@@ -444,8 +444,9 @@ def is_level(problem: Problem, direction: Vector, step: float, slopes: Vector) -
 
 def _is_about(found: Vector, slopes: Vector) -> Vector:
     with np.errstate(all="ignore"):
-        near: Vector = np.abs(found - slopes) <= 0.02 * (np.abs(slopes) + 1e-3)
-    return near
+        apart: Vector = np.abs(found - slopes)
+        is_about: Vector = apart <= 0.02 * (np.abs(slopes) + 1e-3)
+    return is_about
 
 
 def has_ties(problem: Problem) -> bool:

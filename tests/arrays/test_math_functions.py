@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ X = np.array([0.6, 0.35, 0.8])
 NAMES = [name for name, f in vars(math).items() if callable(f) and name[0] != "_"]
 # They take whole numbers that Python itself computes with, or have no gradient.
 REFUSED = ("comb", "factorial", "isqrt", "perm", "fma")
+FUNCTIONS: Any = math  # some are of later versions
 CALLS: dict[str, Callable[[Any], Any]] = {
     "acosh": lambda x: math.acosh(1.0 + x[0]),
     "dist": lambda x: math.dist([x[0], x[1]], [1.0, 2.0]) + math.dist(x, 3.0 * X),
@@ -31,7 +33,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "modf": lambda x: math.modf(3.0 * x[0])[0] * math.modf(9.0 * x[2])[1],
     "nextafter": lambda x: math.nextafter(x[0], 9.0),
     "prod": lambda x: math.prod([x[0], x[1]]),
-    "sumprod": lambda x: math.sumprod([x[0], x[1]], [x[2], 2.0]),
+    "sumprod": lambda x: FUNCTIONS.sumprod([x[0], x[1]], [x[2], 2.0]),
 }
 TWO = ("atan2", "copysign", "fmod", "pow", "remainder")
 
@@ -68,7 +70,7 @@ def test_the_remainder_is_that_of_the_nearest_quotient(x: float, y: float) -> No
     """`np.remainder` is another function."""
     fn = co.traceable(lambda v: math.remainder(v, y))
     expected = math.remainder(x, y)
-    found = co.vmap(fn)(np.array([x]))
+    found: Any = co.vmap(fn)(np.array([x]))
     assert (found[0], np.signbit(found[0])) == (expected, np.signbit(expected))
 
 
@@ -78,7 +80,8 @@ def test_values_that_math_refuses_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^(math domain error|expected a positive)"):
         co.grad(fn)(-1.0)
     caught = co.traceable(lambda x: guarded(x))
-    assert co.value_and_grad(caught)(-2.0) == (4.0, -4.0)
+    found: Any = co.value_and_grad(caught)(-2.0)
+    assert found == (4.0, -4.0)
 
 
 def guarded(x: Any) -> Any:
@@ -138,8 +141,9 @@ SQUARE = np.random.default_rng(2).normal(size=(4, 4))
 
 def scipy_calls() -> dict[str, Callable[[Any], Any]]:
     pytest.importorskip("scipy", reason="SciPy is not installed")
-    from scipy import fft, linalg  # noqa: PLC0415  # where it is installed
-    from scipy.spatial import distance  # noqa: PLC0415
+    fft: Any = import_module("scipy.fft")
+    linalg: Any = import_module("scipy.linalg")
+    distance: Any = import_module("scipy.spatial.distance")
 
     calls: dict[str, Callable[[Any], Any]] = {
         name: partial(lambda f, x: np.abs(f(x * SQUARE)), getattr(fft, name))

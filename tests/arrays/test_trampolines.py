@@ -41,8 +41,8 @@ class Counts:
         return value, c
 
     def copy(self, code: CodeType) -> CodeType:
-        hooks = map(Hook, (self.call, self.get, self.put, self.grow))
-        return hooked(code, *hooks)
+        call, get, put = Hook(self.call), Hook(self.get), Hook(self.put)
+        return hooked(code, call, get, put, Hook(self.grow))
 
 
 def copied(fn: Any, counts: Counts) -> Any:

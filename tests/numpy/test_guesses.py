@@ -152,7 +152,8 @@ def test_a_graph_that_draws_is_not_run_twice() -> None:
 
 def test_a_graph_of_any_size() -> None:
     """Named sizes stay symbolic."""
-    values = co.compile(np.linalg.eigvals, sizes={"a": ("n", "n")})
+    eigvals: Any = np.linalg.eigvals
+    values: Any = co.compile(eigvals, sizes={"a": ("n", "n")})
     for n in (2, 3, 5):
         a = _RNG.standard_normal((n, n))
         for x in (a + a.T, a):
@@ -160,10 +161,14 @@ def test_a_graph_of_any_size() -> None:
     assert len(values.graphs) == 1
 
 
+def _residual(a: Any, b: Any) -> Any:
+    return np.linalg.lstsq(a, b)[1][0]
+
+
 def test_residuals_have_derivatives() -> None:
     """Those of the sum of squares at the solution, by differences."""
     a, b = _FULL, _FULL[:, 0] ** 2
-    slopes = co.grad(lambda a, b: np.linalg.lstsq(a, b)[1][0], argnums=(0, 1))(a, b)
+    slopes = co.grad(_residual, argnums=(0, 1))(a, b)
     step = 1e-6
     for k, x in enumerate((a, b)):
         expected = np.zeros_like(x)
@@ -172,12 +177,10 @@ def test_residuals_have_derivatives() -> None:
             for side in (step, -step):
                 moved = [a.copy(), b.copy()]
                 moved[k][place] += side
-                ends.append(np.linalg.lstsq(*moved)[1][0])
+                ends.append(_residual(*moved))
             expected[place] = (ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(slopes[k], expected, rtol=1e-6, atol=1e-7)
         direction = [np.zeros_like(v) for v in (a, b)]
         direction[k] = np.cos(x)
-        moved_by = co.jvp(
-            lambda *v: np.linalg.lstsq(*v)[1][0], (a, b), tuple(direction)
-        )[1]
+        moved_by = co.jvp(_residual, (a, b), (direction[0], direction[1]))[1]
         np.testing.assert_allclose(moved_by, np.sum(expected * direction[k]), rtol=1e-6)

@@ -24,6 +24,7 @@ from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.variations import dtypes, layouts
 
 from . import probed
+from .hidden import calls, lengths, precision
 from .probed import CASES
 from .sampling import operator
 
@@ -251,6 +252,32 @@ def test_script_of_an_operator_made_in_a_function(tmp_path: Path) -> None:
     # Without the fault the same text passes the check.
     right = error.repro.replace(" + (x.size > 2)", "")
     assert run_script(right, tmp_path).returncode == 0
+
+
+def test_script_of_a_fault_over_all_inputs(tmp_path: Path) -> None:
+    """It looks for inputs again: one of them alone does not show the fault."""
+    found = co.testing.opcheck(lengths.wide_rows_are_cut(True), raise_exception=False)
+    error = found["test_sizes"]
+    assert isinstance(error, co.OpCheckError), found
+    target = error.repro[error.repro.index("co.testing.opcheck(") :].split("\n", 2)[1]
+    assert error.repro.endswith(f"(\n{target}\n    test_utils='test_sizes',\n)\n")
+    again = run_script(error.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(error).splitlines()[0]}" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("build", "check", "name"),
+    [
+        (calls.same_array_twice, "test_layouts", "x"),
+        (precision.integers_through_float64, "test_dtypes", "x"),
+    ],
+)
+def test_argument_of_a_fault_is_underlined(build: Any, check: str, name: str) -> None:
+    """The first that the note of the input names, or the only array."""
+    found = co.testing.opcheck(build(True), raise_exception=False)[check]
+    assert isinstance(found, co.OpCheckError)
+    assert found.parameter == name
+    assert "^^^" in str(found).splitlines()[2]
 
 
 def test_script_without_a_source_says_why() -> None:

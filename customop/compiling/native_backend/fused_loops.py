@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -240,21 +240,22 @@ class _FusedGroup:
         self._length = first.length
         self._kind = first.kind
         slots: dict[tuple[int, int], int] = {}
-        steps = [
-            (row.name, [slots.setdefault(o, len(slots)) for o in row.operands])
-            for _, row in run
-        ]
+        steps = tuple(
+            [
+                (row.name, (*[slots.setdefault(o, len(slots)) for o in row.operands],))
+                for _, row in run
+            ]
+        )
         self._slots = slots
         writers = {used[-1]: i for i, (_, used) in enumerate(steps)}
         last = self.rows[-1]
-        stored = {i for i in writers.values() if is_read_after(run[i][1].node, last)}
-        code = MachineFunction("fused", LOOP_PARAMETERS)
-        fixed = {slot for (_, step), slot in slots.items() if not step}
-        unread = _unread(steps) - stored
-        _write(code, self._kind, steps, stored, unread, fixed, self._length == 1)
-        self.name: str = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
-        code.rename(self.name)
-        self.code: MachineFunction = code
+        stored = frozenset(
+            [i for i in writers.values() if is_read_after(run[i][1].node, last)]
+        )
+        fixed = frozenset([slot for (_, step), slot in slots.items() if not step])
+        code = _code_of(self._kind, steps, stored, fixed, self._length == 1)
+        self.name: str = code[0]
+        self.code: MachineFunction = code[1]
 
     def row(self, table: Table, function: int) -> tuple[int, ...]:
         """Return the row of the group."""
@@ -265,7 +266,27 @@ class _FusedGroup:
         return table.rows.pop()
 
 
-def _unread(steps: Sequence[tuple[str, list[int]]]) -> set[int]:
+# The name of each operation of a group, and the slots of its operands.
+_Steps = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@lru_cache(maxsize=2048)
+def _code_of(
+    kind: str,
+    steps: _Steps,
+    stored: frozenset[int],
+    fixed: frozenset[int],
+    is_single: bool,
+) -> tuple[str, MachineFunction]:
+    """Return the code of a group, and its name, which is made of its text."""
+    code = MachineFunction("fused", LOOP_PARAMETERS)
+    _write(code, kind, steps, stored, _unread(steps) - stored, fixed, is_single)
+    name = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
+    code.rename(name)
+    return name, code
+
+
+def _unread(steps: _Steps) -> set[int]:
     """Return the steps whose results no later step reads: they run for their warnings."""
     unread: set[int] = set()
     last: dict[int, int] = {}
@@ -279,10 +300,10 @@ def _unread(steps: Sequence[tuple[str, list[int]]]) -> set[int]:
 def _write(
     code: MachineFunction,
     kind: str,
-    steps: Sequence[tuple[str, list[int]]],
-    stored: set[int],
+    steps: _Steps,
+    stored: frozenset[int],
     unread: set[int],
-    fixed: set[int],
+    fixed: frozenset[int],
     is_single: bool,
 ) -> None:
     """Write the loop: steps are names of ufuncs with the slots of their operands."""

@@ -30,7 +30,11 @@ from customop.compiling.native_backend.reduction_rows import (
     truth,
 )
 from customop.compiling.native_backend.small_products import Product, near_product
-from customop.compiling.native_backend.ufunc_loops import NotNative, loop_for
+from customop.compiling.native_backend.ufunc_loops import (
+    NotNative,
+    WholeGraph,
+    loop_for,
+)
 from customop.compiling.numpy_backend.call_text import builtin_kernel
 from customop.graph.node import Node
 
@@ -50,6 +54,15 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     found = kernel(x[()] if is_scalar else x, *others)
     if isinstance(found, np.generic):
         plan.scalars.add(node)
+        if _is_of_written(plan, source):
+            if node.target.name != "slice":
+                raise WholeGraph(f"{node} reads an argument that is written")
+            # A scalar of NumPy does not see what is written after it was read.
+            plan.copy(
+                np.asarray(x)[(*basic_key(others[0]), ...)],
+                plan.result(node, (), x.dtype),
+            )
+            return
     if is_scalar or isinstance(found, np.generic):
         # A scalar has no memory that lasts, an array without axes has.
         by_key = node.target.name == "slice"
@@ -63,6 +76,13 @@ def view(plan: TablePlan, node: Node, x: AnyArray, *others: Any) -> None:
     # A new shape of items that are not contiguous: a copy in C order.
     new = plan.result(node, found.shape, x.dtype)
     plan.copy(x, new.reshape(x.shape))
+
+
+def _is_of_written(plan: TablePlan, node: Node) -> bool:
+    """Return whether a value is an argument that is written, or a view of one."""
+    while node in plan.views:
+        node = plan.views[node][0]
+    return node in plan.written
 
 
 def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
@@ -444,21 +464,25 @@ def index_steps(
     return lines, steps
 
 
+# Views that look at no element: a plan makes them of memory that holds anything.
+_VIEWS = (
+    *("broadcast_to", "diagonal", "expand_dims", "flip", "imag", "ravel", "real"),
+    *("reshape", "slice", "sliding_window_view", "squeeze", "transpose"),
+    "writable_diagonal",
+)
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "view": view,
+        **{f"np::{name}": view for name in _VIEWS},
         "np::any": truth(np.logical_or),
         "np::all": truth(np.logical_and),
         "np::arange": same_each_time,
         "np::astype": cast,
-        "np::broadcast_to": view,
         "np::c_copy": copy_in_c_order,
         "np::concatenate": joined,
         "np::copy": copy,
         "np::cumprod": cumulative(np.multiply),
         "np::cumsum": cumulative(np.add),
-        "np::diagonal": view,
-        "np::expand_dims": view,
         "np::eye": same_each_time,
         "np::full": same_each_time,
         "np::full_like": full_like,
@@ -469,14 +493,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::min": reduction(np.minimum, None),
         "np::outer": outer_product,
         "np::prod": reduction(np.multiply, 1.0),
-        "np::ravel": view,
-        "np::reshape": view,
         "np::scatter_add": added_at,
-        "np::slice": view,
-        "np::squeeze": view,
         "np::stack": joined,
         "np::sum": reduction(np.add, 0.0),
-        "np::transpose": view,
         "np::tril": triangle(np.tril),
         "np::triu": triangle(np.triu),
         "np::undiagonal": on_diagonal,

@@ -224,6 +224,13 @@ class TablePlan:
             for size, length in zip(node.val.shape, value.shape, strict=True):
                 if isinstance(size, Symbolic) and str(size).isidentifier():
                     self.sizes.setdefault(str(size), length)
+            if node.fact("has_strides") and any(
+                self.size(step) != own and length > 1
+                for step, own, length in zip(
+                    node.val.strides, value.strides, value.shape, strict=True
+                )
+            ):
+                raise WholeGraph(f"{node} lies otherwise than when it was traced")
 
     def _take_constant(self, node: Node) -> None:
         value = self.module.graph.constants[node.target]
@@ -370,7 +377,7 @@ class TablePlan:
         elif builtin_kernel(op) is None:
             raise NotNative("an operator that is not NumPy's")
         else:
-            rule = self._rules.get("view" if op.view_slot >= 0 else op.qualname)
+            rule = self._rules.get(op.qualname)
         if rule is None:
             raise NotNative("no loop of NumPy")
         rule(self, node, *values)

@@ -146,7 +146,26 @@ def _result(
         steps[i] = step
     lengths = tuple([n if i in stays else 1 for i, n in enumerate(x.shape)])
     whole = block.array(lengths, x.dtype, tuple(steps))
-    return whole, whole if keepdims else result, block
+    if not keepdims:
+        return whole, result, block
+    result = block.array(lengths, x.dtype, _packed_as(x, lengths))
+    return whole, result, block
+
+
+def _packed_as(x: AnyArray, lengths: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a packed array of these lengths, in the order of another.
+
+    Axes of length 1 have such strides in NumPy's results, too.
+    """
+    like = result_strides(x.shape, x.itemsize, [x])
+    axes = [*range(x.ndim)][::-1]
+    if like is not None:
+        axes.sort(key=like.__getitem__)
+    found, step = [0] * x.ndim, x.itemsize
+    for axis in axes:
+        found[axis] = step
+        step *= lengths[axis]
+    return tuple(found)
 
 
 def _emit(

@@ -120,7 +120,7 @@ class ResultPlan:
             "scalar" if node in plan.scalars else "new",
             value.dtype,
             value.shape,
-            value.strides,
+            None if value.flags.c_contiguous else value.strides,
             low,
             low,
             high,

@@ -87,6 +87,8 @@ class _Numbers:
         # Node -> the node without axes whose value all its elements have.
         self._source: dict[Node, Node] = {}
         self._values: dict[Node, Any] = {}
+        # Operator and layouts of a call -> whether it gives the same.
+        self._same: dict[Any, bool] = {}
 
     @cached
     def _memory(self) -> Memory:
@@ -184,8 +186,18 @@ class _Numbers:
             if source is None:
                 continue
             new = (*node.args[:at], source, *node.args[at + 1 :])
-            if _gives_same(node, new):
+            if self._gives_same(node, new):
                 node.set_inputs(new, node.kwargs)
+
+    def _gives_same(self, node: Node, operands: Sequence[Any]) -> bool:
+        """Do what the function of this name does, once for calls that are alike."""
+        values = [v.val if isinstance(v, Node) else v for v in operands]
+        key = (node.target, *map(_layout, (*values, node.val)))
+        if None in key:
+            return _gives_same(node, operands)
+        if key not in self._same:
+            self._same[key] = _gives_same(node, operands)
+        return self._same[key]
 
     def _narrower(self, value: Any) -> Node | None:
         """Return the smaller array that an operand is a broadcast of, if there is one."""
@@ -253,6 +265,15 @@ def _is_known(val: Any) -> bool:
 def _is_laid_out_as(a: Any, b: Any) -> bool:
     same = isinstance(a, FakeArray) and a.dtype == b.dtype and a.shape == b.shape
     return same and a.strides == b.strides
+
+
+def _layout(value: Any) -> Any:
+    """Return a key of what a fake kernel sees of a value; None without one."""
+    if type(value) in (bool, int, float, complex):
+        return (type(value), value)
+    if isinstance(value, FakeArray) and _is_known(value):
+        return (value.shape, value.dtype, value.strides)
+    return None
 
 
 def _gives_same(node: Node, operands: Sequence[Any]) -> bool:

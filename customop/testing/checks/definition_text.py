@@ -37,12 +37,12 @@ def definition_text(op: Operator[..., Any], script: PythonText) -> str:
     NoTextError
         If a function has no source, or holds something that no code makes.
     """
-    made = _Definition(op, script)
+    made = _DefinitionText(op, script)
     lines = [*made.registrations()]
     return "\n".join([*made.blocks, *lines])
 
 
-class _Definition:
+class _DefinitionText:
     """The code of the functions of an operator, each with the names that it reads."""
 
     def __init__(self, op: Operator[..., Any], script: PythonText) -> None:

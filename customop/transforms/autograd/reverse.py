@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import abbreviated, describe, flat
 from customop.core.builtin_kinds import AUTOGRAD
@@ -198,10 +199,18 @@ def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
         if type(leaf) is not GradTracer:
             continue
         node = leaf.node.node if type(leaf.node) is Output else leaf.node
-        if isinstance(node, GradNode) and "node_backward" not in vars(node):
+        if not isinstance(node, GradNode) or _keeps_shapes_alone(node):
+            continue
+        if "node_backward" not in vars(node):
             node.node_watch = _Watch(node, args, out, is_sampled)
             # On this node, so that nodes that are not watched pay nothing.
             node.node_backward = _checked_backward
+
+
+def _keeps_shapes_alone(node: GradNode) -> bool:
+    """Return whether a node keeps nothing that can be overwritten, as in a capture."""
+    kept = node.saved_arrays
+    return not vars(node) and all(type(_real_array(v)) is FakeArray for v in kept)
 
 
 class _Watch:

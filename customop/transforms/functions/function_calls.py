@@ -49,7 +49,7 @@ function_operators: ModuleType = later(
 
 
 _ndarray = np.ndarray
-# The structure of a lone array.
+# The structure of a lone leaf, such as an array.
 _LEAF: Structure = flatten(0.0)[1]
 
 
@@ -95,7 +95,7 @@ class Parts:
 
     def tree(self, arrays: Sequence[Any]) -> Any:
         """Return the tree with `arrays` in their places."""
-        if self.structure is _LEAF:
+        if self.structure is _LEAF and self.at:
             return arrays[0]
         return unflatten(self.structure, self._placed(self.leaves, arrays))
 
@@ -105,7 +105,7 @@ class Parts:
         It has `values` in the places of arrays (0.0 for None), 0.0 in the places of
         numbers, and None in all others.
         """
-        if self.structure is _LEAF:
+        if self.structure is _LEAF and self.at:
             return 0.0 if values[0] is None else values[0]
         numbers = [_zero(leaf) for leaf in self.leaves]
         given = [0.0 if value is None else value for value in values]

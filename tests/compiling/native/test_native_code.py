@@ -322,3 +322,22 @@ def test_copies_of_broadcast_arrays_lie_as_numpys() -> None:
         assert observe(compiled, [x]) == observe(lambda x, f=f: [f(x), x + 1.0], [x])
         y = x.astype("f4", order="C")[:, ::-1]
         assert observe(compiled, [y]) == observe(lambda x, f=f: [f(x), x + 1.0], [y])
+
+
+def test_axes_of_length_one_have_the_steps_of_numpy() -> None:
+    """Whoever reads the steps of a result sees those that NumPy gives new arrays."""
+    for fn in (
+        lambda x: np.sum(x, 0, keepdims=True),
+        lambda x: np.prod(x, 0, where=x > 3.0, keepdims=True),
+        lambda x: np.max(x, keepdims=True),
+    ):
+        assert co.compile(fn, backend="native")(ROWS).strides == fn(ROWS).strides
+
+
+def test_edges_of_a_histogram_are_checked_for_their_values() -> None:
+    """The operator is a view for NumPy, and an error for edges that are not in order."""
+    fn = lambda x: np.histogram(x, bins=4)
+    compiled = co.compile(fn, backend="native")
+    for x in (ROWS, ROWS[::-1] * 2.0):
+        for found, expected in zip(compiled(x), fn(x), strict=True):
+            assert np.array_equal(found, expected)

@@ -170,13 +170,10 @@ def test_scalars() -> None:
         return s**3 + np.sin(s) ** 2
 
     near = co.compile(f, backend="native", exact=False)
-    exact = co.compile(f, backend="native")
     x = np.array([1.5, -0.75])
-    exact(x)
     assert type(near(x)) is type(f(x))
     np.testing.assert_allclose(near(x), f(x), rtol=1e-15)
     assert "power" not in str(near.explain())
-    assert "power" in str(exact.explain())
 
 
 def check_products(seed: int) -> None:

@@ -79,7 +79,24 @@ def _across(x: Any, v: Any) -> None:
     x[1] = 5.0
 
 
-FUNCTIONS = (_across, _add, _swap, _parts, _old_parts, _backward, _local, _at_places)
+def _numbers(x: Any, v: Any) -> Any:
+    first, last = x[0, 0], v.T[-1, 0]
+    x *= 2.0
+    v[0] = first
+    return first, last[None, None], x[0, 0]
+
+
+FUNCTIONS = (
+    _numbers,
+    _across,
+    _add,
+    _swap,
+    _parts,
+    _old_parts,
+    _backward,
+    _local,
+    _at_places,
+)
 FUNCTIONS = (*FUNCTIONS, _of_whole_numbers, _one_number)
 LAYOUTS = {
     "packed": lambda x: x.copy(),

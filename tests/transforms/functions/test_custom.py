@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +349,39 @@ def test_signature_is_kept() -> None:
     assert wrapped.__name__ == "documented"
     assert wrapped.__doc__ == "Say something."
     assert wrapped.nondiff_argnums == ()
+
+
+_KEPT = {"float": 2.0, "int": 2, "scalar": np.float64(2.0), "array": np.array(2.0)}
+_NESTS: dict[str, Callable[[Any], Any]] = {
+    "alone": lambda v: v,
+    "tuple": lambda v: (v,),
+    "dict": lambda v: {"k": [v]},
+}
+
+
+@pytest.mark.parametrize("kept", _KEPT.values(), ids=_KEPT)
+@pytest.mark.parametrize("nest", _NESTS.values(), ids=_NESTS)
+def test_residuals_of_any_kind(kept: Any, nest: Callable[[Any], Any]) -> None:
+    """A lone number or array is as good as one in a tree, and so is None."""
+
+    @co.custom_vjp
+    def doubled(x: Any) -> Any:
+        return 2.0 * x
+
+    def bwd(residuals: Any, g: Any) -> Any:
+        if isinstance(residuals, dict):
+            residuals = residuals["k"]
+        if isinstance(residuals, tuple | list):
+            (residuals,) = residuals
+        return (residuals * g,)
+
+    doubled.defvjp(lambda x: (2.0 * x, nest(kept)), bwd)
+    x = np.array([1.0, 3.0])
+    step = co.grad(lambda x: np.sum(doubled(doubled(x))))
+    np.testing.assert_array_equal(step(x), [4.0, 4.0])
+    np.testing.assert_array_equal(co.make_fx(step)(x)(x), [4.0, 4.0])
+    doubled.defvjp(lambda x: (2.0 * x, None), lambda _, g: (g + g,))
+    np.testing.assert_array_equal(step(x), [4.0, 4.0])
 
 
 # ---- rules for both modes ----
