@@ -221,7 +221,7 @@ class _Root(custom_vjp[..., Any]):
     def _checked(self, x: Any) -> Any:
         """Return a root with arrays for its numbers; raise unless all are real floats."""
         found = map_leaves(_as_array, x)
-        for leaf in flatten(found)[0]:
+        for leaf in flatten(found)[0] or [x]:  # None has no leaves
             if not is_array(leaf) or not is_real_float(leaf.dtype):
                 seen = abbreviated(leaf) if is_array(leaf) else show(leaf)
                 raise self._error(

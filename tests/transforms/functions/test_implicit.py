@@ -247,11 +247,14 @@ def test_errors() -> None:
         (whole, np.ones(2, int), "must be real floats"),
         (whole, 1j * x, "must be real floats"),
         (whole, "a", "must be real floats"),
+        (whole, None, "the solver returned None, must be"),
     ):
         with pytest.raises(co.GradientError, match=match):
             co.jacrev(fn, 1)(guess, 2.0)
         with pytest.raises(co.GradientError, match=match):
             co.jvp(lambda a: fn(guess, a), (2.0,), (1.0,))  # noqa: B023  # called here
+    with pytest.raises(co.GradientError, match="the solver returned None"):
+        whole(None, 2.0)
     for make in (co.custom_root, co.custom_fixed_point):
         with pytest.raises(co.ArgumentError):
             make(2, stays)  # type: ignore[arg-type, operator]  # on purpose
