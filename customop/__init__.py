@@ -117,8 +117,10 @@ __all__ = [
     "compile",
     "cond",
     "config",
+    "custom_fixed_point",
     "custom_jvp",
     "custom_op",
+    "custom_root",
     "custom_vjp",
     "decompose",
     "define",
@@ -234,6 +236,7 @@ _LATER: dict[str, str] = {
     "customop.transforms.derivatives": "hessian jacfwd jacrev hvp linearize",
     "customop.transforms.functions.checkpoint": "checkpoint",
     "customop.transforms.functions.custom": "custom_vjp custom_jvp",
+    "customop.transforms.functions.implicit": "custom_root custom_fixed_point",
     "customop.transforms.jvp": "jvp",
     "customop.transforms.modes": "autocast FakeMode eval_shape",
     "customop.transforms.trace.functionalize": "functionalize",
@@ -313,6 +316,7 @@ if TYPE_CHECKING:
     from customop.transforms.derivatives import hessian, hvp, jacfwd, jacrev, linearize
     from customop.transforms.functions.checkpoint import checkpoint
     from customop.transforms.functions.custom import custom_jvp, custom_vjp
+    from customop.transforms.functions.implicit import custom_fixed_point, custom_root
     from customop.transforms.jvp import jvp
     from customop.transforms.modes import FakeMode, autocast, eval_shape
     from customop.transforms.trace.functionalize import functionalize

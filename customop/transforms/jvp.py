@@ -155,6 +155,16 @@ def jvp(
 
     >>> co.jvp(lambda x, k: (k * x, "aux"), (3.0, 2.0), (1.0, 10.0), has_aux=True)
     (np.float64(6.0), np.float64(32.0), 'aux')
+
+    Several tangents at once: `vmap` runs the function once, and each rule for all rows
+    of tangents.
+
+    >>> x, directions = np.array([1.0, 2.0]), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> along = lambda t: co.jvp(lambda x: x[0] * x, (x,), (t,))
+    >>> co.vmap(along, out_dims=(None, 0))(directions)
+    (array([1., 2.]), array([[2., 2.],
+           [0., 1.],
+           [2., 3.]]))
     """
     check_function("jvp", fn)
     return push_forward("jvp", fn, primals, tangents, has_aux)

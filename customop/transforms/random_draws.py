@@ -1,7 +1,8 @@
 """Draws from NumPy's generators as calls of operators, also with a row for each of vmap.
 
 In a graph the operator draws again whenever the graph runs; under vmap it draws for each
-row.
+row. Where NumPy returns a Python number, as `rng.normal()` does, the draw is an array
+without axes: of float64 or int64 also beside arrays of float32, as with ``size=()``.
 """
 
 from __future__ import annotations
@@ -232,12 +233,7 @@ def _call(generator: Any, name: str, named: dict[str, Any]) -> Any:
         _draw(np.random.default_rng(0), name, None, dtype, text),
         np.ndarray | np.generic,
     ):
-        raise refused(
-            generator,
-            f"{name}()",
-            f"{generator.when}: the result is a Python number",
-            f"write rng.{name}(size=()), which is an array without axes",
-        )
+        size = []  # an array without axes in place of a Python number
     return generator.run(name, size, dtype, text)
 
 

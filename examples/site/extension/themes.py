@@ -88,8 +88,8 @@ THEMES = {
             "Reverse mode": "grad value_and_grad vjp jacrev",
             "Forward mode": "jvp jacfwd linearize",
             "Second derivatives": "hessian hvp",
-            "Functions with their own derivatives": "custom_vjp custom_jvp checkpoint"
-            " stop_gradient",
+            "Functions with their own derivatives": "custom_vjp custom_jvp"
+            " custom_root custom_fixed_point checkpoint stop_gradient",
             "Variables": "variable backward no_grad enable_grad",
         },
     ),

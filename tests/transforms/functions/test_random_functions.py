@@ -51,6 +51,26 @@ def by_jvp(f: Fn, d: Any) -> Fn:
     return custom
 
 
+def by_both(f: Fn, d: Any) -> Fn:
+    reverse: Any = by_vjp(f, d)
+    forward: Any = by_jvp(f, d)
+    reverse.defjvp(forward.jvp)
+    both: Fn = reverse
+    return both
+
+
+def by_root(f: Fn, d: Any, tangent_solve: Any = None) -> Fn:
+    """Find the value of the function as the root of an equation linear in it."""
+
+    def secant(g: Any, y: Any) -> Any:
+        return y - g(y) / (g(y + 1.0) - g(y))
+
+    root = co.custom_root(
+        lambda y, x, w: (y - f(x, w)) * (3.0 + np.sin(x * w)), secant, tangent_solve
+    )
+    return lambda x, w: root(np.zeros_like(x + w), x, w)
+
+
 def in_place(f: Fn, d: Any) -> Fn:
     def written(x: Any, w: Any) -> Any:
         y = np.zeros_like(x + w)
@@ -63,6 +83,9 @@ def in_place(f: Fn, d: Any) -> Fn:
 WRAPS: list[Callable[[Fn, Any], Fn]] = [
     by_vjp,
     by_jvp,
+    by_both,
+    by_root,
+    lambda f, d: by_root(f, d, lambda product, b: b / product(np.ones_like(b))),
     in_place,
     lambda f, d: co.checkpoint(f),
     lambda f, d: co.checkpoint(by_vjp(f, d)),

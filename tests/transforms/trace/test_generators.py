@@ -114,7 +114,6 @@ legacy_rand = np.random.rand  # what is tried
             lambda x, rng: x * np.random.Generator(BITS).normal(size=3),
             "draws from a PCG64, whose numbers",
         ),
-        (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=..., which is"),
         (lambda x, rng: rng.shuffle(x), r"do: write x\[...\] = x\[rng.permutation"),
         (lambda x, rng: rng.normal(x), "do: write loc . scale . rng.normal"),
         (lambda x, rng: rng.choice(x, size=2), "do: write x.rng.choice"),
@@ -125,9 +124,25 @@ legacy_rand = np.random.rand  # what is tried
     ],
 )
 def test_draws_that_a_graph_cannot_have(fn: Any, message: str) -> None:
-    """Draws that no operator sees, or that give Python numbers, are errors."""
+    """Draws that no operator sees are errors."""
     with pytest.raises(co.GraphError, match=message):
         co.make_fx(fn)(X, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_draws_of_one_number(mode: Any) -> None:
+    """A graph draws anew where plain code gets a Python number."""
+
+    def draws(x: Any, rng: Any) -> Any:
+        noise = rng.normal(1.0, 2.0) + rng.random() * rng.poisson(3.0)
+        return x * noise + rng.choice(4) + rng.uniform(-1.0)
+
+    graph = co.make_fx(draws, mode)(X, np.random.default_rng(0))
+    compiled = co.compile(draws)
+    for seed in range(3):
+        want = draws(X, np.random.default_rng(seed))
+        np.testing.assert_allclose(graph(X, np.random.default_rng(seed)), want)
+        np.testing.assert_allclose(compiled(X, np.random.default_rng(seed)), want)
 
 
 def test_raw_bits_are_whole_numbers_of_64_bits() -> None:

@@ -198,6 +198,23 @@ def same_rule(primals: Any, tangents: Any) -> Any:
     return primals[0], tangents[0]
 
 
+def equation(x: F64, a: float) -> F64:
+    return x * x - a
+
+
+def closer(g: Callable[[F64], F64], guess: F64) -> F64:
+    return guess - g(guess)
+
+
+def roots(x: F64) -> None:
+    root = co.custom_root(equation, closer)
+    assert_type(root(x, 2.0), F64)
+    assert_type(root(x, a=2.0), F64)
+    by_products = co.custom_root(equation, closer, lambda product, b: product(b))
+    assert_type(by_products(x, 2.0), F64)
+    assert_type(co.custom_fixed_point(equation, closer)(x, 2.0), F64)
+
+
 @co.checkpoint
 def layer(x: F64, *, k: int) -> dict[str, F64]:
     return {"a": x * k}
