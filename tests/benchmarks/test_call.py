@@ -18,7 +18,7 @@ import customop as co
 
 RESULT = np.ones(3)
 # Nothing in Python that is called as an object costs less.
-BARE = "object with __call__ = staticmethod(kernel)"
+BARE = "object with `__call__ = staticmethod(kernel)`"
 
 
 def bare(kernel: Callable[..., object]) -> Callable[..., object]:

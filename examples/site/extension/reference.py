@@ -126,7 +126,8 @@ def _entry(name: str) -> Iterator[str]:
         return
     if not inspect.isclass(value):
         directive = "autofunction" if inspect.isroutine(value) else "autodata"
-        yield from (f".. {directive}:: {name}", "")
+        options = ["   :no-value:"] if directive == "autodata" else []
+        yield from (f".. {directive}:: {name}", *options, "")
         return
     if issubclass(value, BaseException):
         yield from (f".. autoexception:: {name}", "   :show-inheritance:", "")
@@ -165,5 +166,9 @@ def _value(name: str) -> Any:
 def is_shown(
     app: Any, what: str, name: str, value: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Return whether autodoc leaves a member out: what only this package calls is."""
-    return True if name.startswith("box_") else None
+    """Return whether autodoc leaves a member out: what only this package calls is.
+
+    So is a field of a named tuple without words of its own.
+    """
+    alias = str(getattr(value, "__doc__", "")).startswith("Alias for field number")
+    return True if alias or name.startswith("box_") else None
