@@ -404,7 +404,9 @@ def _text(value: Any, own: str, seen: dict[int, tuple[int, Any]]) -> str:
     texts = [_text(part, own, seen) for part in parts]
     if isinstance(value, set | frozenset | dict):
         texts.sort()
-    return f"{type(value).__name__}({', '.join(texts)})"
+    # An operator gets a class of its own at its first call.
+    kind = "operator" if isinstance(value, RuleTable) else type(value).__name__
+    return f"{kind}({', '.join(texts)})"
 
 
 def _parts(value: Any, own: str) -> Sequence[Any] | str:

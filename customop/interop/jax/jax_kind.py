@@ -40,7 +40,7 @@ def register_jax_arrays() -> None:
     >>> import customop as co, jax.numpy as jnp, numpy as np
     >>> from customop.interop.jax import register_jax_arrays
     >>> register_jax_arrays()
-    >>> co.grad(lambda x: np.sum(np.sin(x)))(jnp.zeros(2))
+    >>> co.grad(lambda x: np.sum(np.sin(x)))(jnp.zeros(2, "float32"))
     Array([1., 1.], dtype=float32)
     """
     for cls in (type(jnp.zeros(())), Tracer):

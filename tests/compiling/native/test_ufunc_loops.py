@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
+import customop as co
 from customop.compiling.native_backend.tables import QUIET
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
@@ -42,6 +45,20 @@ def test_objects_and_dates_are_refused() -> None:
             loop_for(np.add, (np.dtype(dtype), np.dtype(dtype)))
     with pytest.raises(NotNative):
         loop_for(np.bitwise_and, (np.dtype(float), np.dtype(float)))
+
+
+def test_a_loop_that_warns_is_left_to_its_ufunc() -> None:
+    """A warning that is an error is raised as NumPy raises it, also in compiled code."""
+    special = pytest.importorskip("scipy.special", reason="no scipy")
+    import_module("customop.scipy.special")  # its operators
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotNative, match="warns by itself"):
+            loop_for(special.expn, (np.dtype(float), np.dtype(float)))
+        loop_for(special.expn, (np.dtype(int), np.dtype(float)))
+        compiled = co.compile(lambda n, x: special.expn(n + 0.5, x) * 2.0)
+        with pytest.raises(RuntimeWarning, match="truncated to an integer"):
+            compiled(np.ones(1), np.ones(1))  # more make a SystemError of NumPy
 
 
 def _integer_calls() -> list[Any]:
