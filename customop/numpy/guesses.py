@@ -143,5 +143,6 @@ _guessed.register_sample_inputs(
     lambda: [
         (np.array([1.4, -0.7]), np.array(True), True, "a fact", "nothing"),
         (np.array([[0.8], [2.3]]), np.array([True, False]), False, "a fact", "nothing"),
+        (np.array([[[1.9, -0.6]]]), np.array([[True]]), True, "a fact", "nothing"),
     ]
 )

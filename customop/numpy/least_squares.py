@@ -456,10 +456,14 @@ def _(primals: Any, tangents: Any) -> Any:
 
 def _lstsq(a: Any, b: Any, rcond: float) -> tuple[Any, Any, Any, Any]:
     x, sums, rank, s = np.linalg.lstsq(a, b, rcond)
-    count = _count_of_sums(b)
-    if sums.shape[0] != count:
-        sums = np.full_like(sums, np.nan, shape=(count,))
+    if sums.shape[0] != _count_of_sums(b):
+        sums = _squares(b - np.matmul(a, x), len(b.shape) == 1).astype(sums.dtype)
     return x, sums, rank, s
+
+
+def _squares(rest: Any, is_vector: bool) -> Any:
+    """Return the sums of squares of columns, or that of a vector."""
+    return np.sum(np.real(conj(rest) * rest), axis=0, keepdims=is_vector)
 
 
 def _count_of_sums(b: Any) -> Any:
@@ -467,7 +471,7 @@ def _count_of_sums(b: Any) -> Any:
     return b.shape[1] if len(b.shape) > 1 else 1
 
 
-# NumPy gives no residuals of matrices of low rank: here they are nan.
+# It has residuals of all matrices; NumPy leaves those of low rank out.
 lstsq: Operator[..., Any] = custom_op(
     "np::lstsq",
     _lstsq,
@@ -592,12 +596,7 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, rcond: float) -> Any:
     rest = sides - np.matmul(rows_a, x)
     s = svdvals(rows_a)
     rank = np.sum(_is_counted(s, rcond), axis=-1).astype(np.intc)
-    m, n = rows_a.shape[-2:]
-    is_low = np.less(rank, n)
-    if (m <= n) is True:
-        is_low = np.ones_like(is_low)
     sums = np.sum(np.real(conj(rest) * rest), axis=-2)
-    sums = np.where(np.expand_dims(is_low, -1), np.nan, sums)
     x = _fit_to(x, a, b)
     s, sums = (_fit_to(y, *(np.real(v) for v in (a, b))) for y in (s, sums))
     found = (x[..., 0] if is_vector else x), sums, rank, s
@@ -631,12 +630,12 @@ def _(a: Any, b: Any, rcond: Any = None) -> Any:
     if (m > n) is not True:
         # There are none unless there are more rows than columns.
         sums = sums[: sums.shape[0] * smaller(larger(m - n, 0), 1)]
-    is_full = np.equal(rank, n)
     if seen(rank).is_row:
         # Rows of a batch have one shape: residuals that NumPy leaves out are nan.
-        return x, sums, rank, s
+        return x, np.where(np.less(rank, n), np.nan, sums), rank, s
     is_full_rank = fact(
-        is_full,
+        # With no more rows than columns there are none, whatever the rank.
+        np.greater_equal(rank, n * smaller(larger(m - n, 0), 1)),
         True,
         "np.linalg.lstsq: the number of residuals depends on whether the matrix has full"
         " rank",

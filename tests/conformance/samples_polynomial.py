@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from customop import ops
 from tests.conformance.samples import Sample
 
 _rng = np.random.default_rng(97)
@@ -66,6 +67,12 @@ def _polynomials() -> list[Sample]:
         Sample("roots", np.roots, (_complex(4),), diff=(0,)),
         Sample("poly", np.poly, (_P,), diff=(0,)),
         Sample("poly-whole", np.poly, (_WHOLE,)),
+        Sample(
+            "guessed",
+            lambda p: ops.np.guessed(p, np.less(p, 9.0), True, "a fact", "nothing"),
+            (_P,),
+            diff=(0,),
+        ),
         Sample("vander", np.vander, (_LINE,), diff=(0,)),
         Sample(
             "vander-increasing",

@@ -28,7 +28,7 @@ COMPUTES = frozenset(
         *("nanargmax", "nanargmin"),
         "cov-weights",  # no weight may be negative
         *("pad_ramp", "pad_ramp_ints", "pad_ramp_to"),
-        *("linspace", "logspace", "nonzero", "sinc", "trim"),
+        *("guessed", "linspace", "logspace", "nonzero", "sinc", "trim"),
     }
 )
 

@@ -324,6 +324,40 @@ def test_residuals_of_dependent_columns() -> None:
     assert_array_equal(np.isnan(residuals), [[True], [False]])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("a", [np.ones((4, 2)), np.ones((2, 3)), np.eye(4, 2)])
+def test_the_operator_of_lstsq_has_all_residuals(a: np.ndarray, dtype: type) -> None:
+    """Those that NumPy leaves out are sums of squares, too; a batch has the same."""
+    a, b = a.astype(dtype), (np.arange(len(a) * 2.0).reshape(-1, 2) - 1).astype(dtype)
+    for side in (b, b[:, 0]):
+        x, found, _, _ = co.ops.np.lstsq(a, side, 1e-6)
+        rest = np.absolute(side - a @ x) ** 2
+        assert found.dtype == np.linalg.lstsq(a, side)[3].dtype
+        assert_allclose(found, np.atleast_1d(rest.sum(0)), atol=1e-5)
+        rows = co.vmap(lambda a, b: co.ops.np.lstsq(a, b, 1e-6)[1])(a[None], side[None])
+        assert_allclose(rows, found[None], atol=1e-5)
+
+
+def test_graphs_of_lstsq_run_without_residuals_for_wide_matrices() -> None:
+    """Their number does not depend on the rank if there are no more rows than columns."""
+
+    def solve(a: Any, b: Any) -> Any:
+        return tuple(np.linalg.lstsq(a, b))
+
+    tall, wide, low = np.eye(4, 2), np.ones((2, 3)), np.ones((4, 2))
+    names = (("m", "n"), ("m",))
+    graph = co.make_fx(solve, "symbolic", sizes={"a": names[0], "b": names[1]})(
+        tall, np.arange(4.0)
+    )
+    for a in (tall, wide):
+        b = np.arange(float(len(a)))
+        for mine, numpys in zip(graph(a, b), solve(a, b), strict=True):
+            assert np.shape(mine) == np.shape(numpys)
+            assert_allclose(mine, numpys, atol=1e-13)
+    with pytest.raises(co.GuardError, match="full rank, which is False here"):
+        graph(low, np.arange(4.0))
+
+
 def test_lstsq_at_constant_rank() -> None:
     """The derivative along matrices of the same rank is the difference."""
     left, right = RNG.standard_normal((4, 2)), RNG.standard_normal((2, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from customop.arrays.nested import children
 from customop.core.registry import all_operators
 from customop.testing import Sample
 from customop.testing.checks.check_runs import repro, show_sample
-from customop.testing.inputs import search
+from customop.testing.inputs import search, templates
 from customop.testing.inputs.input_patterns import base_samples
 from customop.testing.inputs.sample_values import arrays_in, fresh
 from customop.testing.inputs.shrink import shrink
@@ -530,6 +531,12 @@ def test_shapes_that_annotations_say(texts: tuple[str, ...], axes: str) -> None:
     """Arrays have the axes of their annotations, at several lengths."""
     op = _shaped(*texts)
     assert any(is_like(shapes_of(op, s), axes) for s in base_samples(op))
+
+
+def test_markers_of_a_child_are_those_here() -> None:
+    """Forms that a child finds are sent here, where markers are known by identity."""
+    for marker in (templates.OMITTED, templates._SEEDED):
+        assert pickle.loads(pickle.dumps(marker)) is marker
 
 
 # ---- inputs that are registered ----

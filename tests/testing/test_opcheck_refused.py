@@ -68,3 +68,23 @@ def test_a_class_of_dtypes_has_any_byte_order() -> None:
         schema="(float[n] x) -> float[n]",
     )
     np.testing.assert_array_equal(op(np.arange(3, dtype=">f8")), [0.0, 2.0, 4.0])
+
+
+def test_kernels_may_refuse_flags_that_are_all_true() -> None:
+    """Flags get no other values at the end of a page if the kernel takes none."""
+
+    def first(x: Any, is_left_out: Any) -> Any:
+        if is_left_out.all():
+            raise ValueError("nothing is left")
+        return x * 2
+
+    op = co.custom_op(
+        f"admitted::first_{next(_numbers)}",
+        first,
+        mutates_args=(),
+        schema="(Array x, Array is_left_out) -> Array",
+    )
+    op.register_fake(lambda x, is_left_out: co.fake_like(x))
+    sample = (np.array([1.4, -0.7]), np.array([True, False]))
+    op.register_sample_inputs(lambda: [sample])
+    assert opcheck(op, test_utils="test_mutation", raise_exception=False).failed == []

@@ -164,10 +164,13 @@ class _Marker:
     def __repr__(self) -> str:
         return f"<{self._name}>"
 
+    def __reduce__(self) -> str:
+        return self._name.upper()  # the one in this module, in each process
+
 
 # A parameter that is left out, and one that gets a new random Generator.
 OMITTED: Final = _Marker("omitted")
-_SEEDED: Final = _Marker("seeded")
+_SEEDED: Final = _Marker("_seeded")
 
 # One template for each parameter of an operator.
 Form: TypeAlias = tuple[Any, ...]
