@@ -62,19 +62,18 @@ def test_a_loop_that_warns_is_left_to_its_ufunc() -> None:
             compiled(np.ones(1), np.ones(1))  # more make a SystemError of NumPy
 
 
-_LOOP: Any = ctypes.CFUNCTYPE(
-    None, *[ctypes.POINTER(ctypes.c_ssize_t)] * 3, ctypes.c_void_p
-)
-
-
-@_LOOP
-def _doubling(args: Any, dims: Any, steps: Any, _: Any) -> None:
+def _double(args: Any, dims: Any, steps: Any, _: Any) -> None:
     """Double numbers, and move the pointers on the way, as many loops in C do."""
     number = ctypes.c_double.from_address
     for _ in range(dims[0]):
         number(args[1]).value = 2.0 * number(args[0]).value
         args[0] += steps[0]
         args[1] += steps[1]
+
+
+_doubling = ctypes.CFUNCTYPE(
+    None, *[ctypes.POINTER(ctypes.c_ssize_t)] * 3, ctypes.c_void_p
+)(_double)
 
 
 @pytest.mark.parametrize("shape", [(2,), (3, 4)])
