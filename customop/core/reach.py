@@ -341,7 +341,8 @@ class Walk:
         for names, owner in self._namespaces(value):
             is_foreign = owner is not value and self.is_foreign_class(owner)
             is_any = self.takes_any and is_plain and owner is value
-            if not is_foreign and (is_any or self.computes_names):
+            is_whole = not is_foreign and (is_any or self.computes_names)
+            if is_whole:
                 here = {*names} - _UNREAD
                 self.holds_names(names, owner, label)
             else:
@@ -361,9 +362,24 @@ class Walk:
             for key in here - found if before else ():
                 self._shadows(before, key, names.get(key, GONE), label)
             found |= here
-            before.append((names, owner))
+            # Any new name of a namespace that is read whole is seen already.
+            before += [(names, owner)] * (not is_whole or isinstance(owner, type))
         missing = self.names if "__getattr__" in found or self.catches else self.asked
-        for key in missing - found:
+        self._look_for_missing(missing - found, before, label)
+
+    def _look_for_missing(
+        self, missing: set[str], before: list[tuple[Any, Any]], label: str
+    ) -> None:
+        """Take note of the namespaces where names that an object lacks would be found.
+
+        Many of them are one note, any new name of the object, since objects may be many.
+        """
+        if len(missing) > _MOST_MISSING:
+            for names, owner in before:
+                if not isinstance(owner, type):
+                    self.holds_names(names, owner, label)
+            before = [pair for pair in before if isinstance(pair[1], type)]
+        for key in missing if before else ():
             self._shadows(before, key, GONE, label)
 
     def _look_at_itself(self, value: Any, is_of_user: bool) -> None:
@@ -463,6 +479,8 @@ class Walk:
 
 # What Python itself puts into the namespace of a class.
 _UNREAD = frozenset(("__module__", "__dict__", "__weakref__", "__doc__"))
+# Names that may be missing, from which a namespace is watched for any new name.
+_MOST_MISSING = 16
 # Attributes of functions and classes that no namespace of theirs holds.
 _OF_DEFINITIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
 # Flag of classes that a class statement has made.

@@ -318,7 +318,7 @@ eigvals.register_vmap(batch_matrices("eigvals", eigvals))
 
 
 def _eigvals_pull(g: Any, a: Any) -> Any:
-    flat = transposed(np.linalg.eig(a)[1])
+    flat = transposed(eig(a)[1])
     return np.linalg.solve(flat, column(g) * flat)
 
 

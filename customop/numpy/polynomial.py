@@ -294,7 +294,7 @@ def _divide_steps(p: Any, q: Any) -> tuple[Any, Any]:
         factors.append(factor)
         left.append(taken[:1])
         rest = np.concatenate([taken[1:], rest[count:]])
-    quotient = np.stack(factors) if factors else np.zeros_like(rest[:1])
+    quotient = np.stack(factors) if factors else np.zeros_like(rest, shape=(1,))
     return quotient, np.concatenate([*left, rest])
 
 
@@ -514,9 +514,10 @@ def _later_roots(p: Any) -> Any:
 
 
 def _multiply_factors(zeros: Any) -> Any:
-    found = np.ones_like(zeros[:1])
+    found = np.ones_like(zeros, shape=(1,))
     for i in range(zeros.shape[0]):
-        found = np.pad(found, (0, 1)) - zeros[i] * np.pad(found, (1, 0))
+        # Not times a padded array: nan times 0 is nan.
+        found = np.pad(found, (0, 1)) - np.pad(zeros[i] * found, (1, 0))
     return found
 
 
@@ -530,6 +531,15 @@ def _convolve_factors(zeros: Any) -> Any:
 
 _with_zeros = whole_operator(
     "with_zeros", "(Array zeros) -> Array", _multiply_factors, _convolve_factors
+)
+# Few zeros: coefficients of many overflow in half precision, in which NumPy has none.
+_with_zeros.register_sample_inputs(
+    lambda: [
+        (np.array([1.4]),),
+        (np.array([0.8, 2.3, -0.6]),),
+        (np.array([0.9, -0.4, 1.2, 1.9]),),
+        (np.array([0.9 + 1.1j, -0.4 - 0.3j]),),
+    ]
 )
 
 

@@ -300,7 +300,7 @@ class _Guessing(threading.local):
     guesses: Guesses | None = None
 
 
-guessing = _Guessing()
+guessing: _Guessing = _Guessing()
 
 
 def guess(usual: bool, *, may_differ: bool = True) -> bool:

@@ -243,7 +243,7 @@ def about_to_run(sample: Callable[[], Sample]) -> None:
 def tick(now: float) -> None:
     """Tell the clocks among the watchers that the work goes on."""
     for watcher in _watchers:
-        if type(watcher) is Clock:
+        if isinstance(watcher, Clock):
             watcher.restart(now)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.surroundings import Surroundings
 
 rate = 0.5
 table = np.array([1.0, 2.0])
@@ -415,3 +416,39 @@ def test_draws_of_python_are_refused() -> None:
     slope = co.grad(noisy)(0.0)
     random.seed(0)
     assert slope == random.random()
+
+
+class _Part:
+    """One of many objects that a function can reach."""
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+
+def _by_constant(part: Any) -> Any:
+    try:
+        return part.weight + part.a1 + part.a2 + part.a3 + part.a4 + part.a5 + part.a6
+    except AttributeError:
+        return part.weight * (1 if part.weight else part.b1.b2.b3.b4.b5.b6.b7.b8.b9.b10)
+
+
+def _by_text(part: Any) -> Any:
+    return getattr(part, "wei" + "ght", 1.0) if hasattr(part, "gain") else part.weight
+
+
+@pytest.mark.parametrize("read", [_by_constant, _by_text])
+def test_notes_on_many_objects_are_few(read: Any) -> None:
+    """They grow with the objects, not with the objects and all names in the code."""
+    parts = [_Part(float(i)) for i in range(2000)]
+
+    def f(x: Any) -> Any:
+        return np.sum(x * read(parts[3]))
+
+    around = Surroundings([(f, "f")])
+    assert len(around.slots) + len(around.missing) + len(around.spaces) < 8 * len(parts)
+    compiled = co.compile(f)
+    assert compiled(np.ones(2)) == 6.0
+    parts[3].weight = 5.0
+    assert compiled(np.ones(2)) == 10.0
+    parts[3].a1 = 1.0  # type: ignore[attr-defined]  # a name that code looks for
+    assert compiled(np.ones(2)) == f(np.ones(2))

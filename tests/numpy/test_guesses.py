@@ -184,3 +184,15 @@ def test_residuals_have_derivatives() -> None:
         direction[k] = np.cos(x)
         moved_by = co.jvp(_residual, (a, b), (direction[0], direction[1]))[1]
         np.testing.assert_allclose(moved_by, np.sum(expected * direction[k]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("a", [_X, _SYMMETRIC, np.stack([_X, _SYMMETRIC])])
+def test_gradients_of_complex_eigenvalues_ask_for_no_fact(a: np.ndarray) -> None:
+    """Their dtype is complex for all values, and so are the eigenvectors of the formula."""
+
+    def slope(a: Any) -> Any:
+        return co.grad(lambda a: np.sum(np.absolute(co.ops.np.eigvals(a))))(a)
+
+    graph = co.make_fx(slope, "fake")(a * 0.7 + 1.0)
+    assert not [n for n in graph.graph.nodes if "guessed" in n.name]
+    np.testing.assert_allclose(graph(a), slope(a), rtol=1e-12)

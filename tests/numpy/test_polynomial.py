@@ -372,3 +372,11 @@ def test_hessian_is_that_of_jax(name: str) -> None:
     ours = lambda x: np.sum(ours_fn(np, x) ** 3)
     for transform, expected in zip((co.grad, co.hessian), both(x), strict=True):
         np.testing.assert_allclose(transform(ours)(x), expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("zeros", [[], [np.nan], [2.0, np.inf, 3.0], [np.nan, 1.0]])
+def test_products_of_few_or_endless_zeros(zeros: list[float]) -> None:
+    """The body and the kernel of the operator agree: nan stays behind its place."""
+    x = np.array(zeros)
+    found = co.vmap(co.ops.np.with_zeros.default)(x[None])[0]
+    np.testing.assert_array_equal(found, co.ops.np.with_zeros.default(x))
