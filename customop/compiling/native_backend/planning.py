@@ -33,6 +33,7 @@ from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
     UfuncLoop,
     WholeGraph,
+    is_of_numpy,
     loop_for,
 )
 from customop.compiling.native_backend.vector_functions import near_loop
@@ -606,8 +607,7 @@ class TablePlan:
         found = self.result(node, shape, dtypes[-1], [v for v in given if v.ndim])
         if not shape:
             self.scalars.add(node)
-        is_own = getattr(np, ufunc.__name__, None) is not ufunc
-        name = f"own {ufunc.__name__}" if is_own else ufunc.__name__
+        name = ufunc.__name__ if is_of_numpy(ufunc) else f"own {ufunc.__name__}"
         if not self.program.is_exact:
             numbers = [None if isinstance(v, np.ndarray) else v for v in operands]
             near = near_loop(name, dtypes, numbers)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import threading
 import warnings
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from customop.compiling.native_backend.driver import LOOP_PARAMETERS
+from customop.compiling.native_backend.machine_code import MachineFunction, build
+from customop.compiling.native_backend.memory import address_of
 from customop.compiling.native_backend.tables import (
     CLEARED,
     QUIET,
@@ -124,6 +127,8 @@ def _proven(
         known = _known.get((ufunc, dtypes))
         if known is None:
             known = _known[ufunc, dtypes] = _read(ufunc, dtypes, capsule)
+            if not isinstance(known, str) and not is_of_numpy(ufunc):
+                known = _on_copies(known)
             if not isinstance(known, str) and ufunc.signature is None:
                 known = _known[ufunc, dtypes] = _checked(ufunc, known)
     if isinstance(known, str):
@@ -151,6 +156,43 @@ def _read(
         dtypes=dtypes,
     )
 
+
+def is_of_numpy(ufunc: np.ufunc) -> bool:
+    """Return whether NumPy has a ufunc under its name."""
+    return getattr(np, ufunc.__name__, None) is ufunc
+
+
+def _on_copies(loop: UfuncLoop) -> UfuncLoop:
+    """Return a loop that calls another one with copies of the pointers and the length.
+
+    Loops may move the pointers that they get, as those of SciPy do, since NumPy makes new
+    ones for each call. The pointers of a row are made once.
+    """
+    addresses = (loop.function, loop.context, loop.auxdata, len(loop.dtypes))
+    record = np.array(addresses, np.uint64)
+    return loop._replace(
+        function=_copying(),
+        context=address_of(record),
+        auxdata=0,
+        owner=(loop.owner, record),
+    )
+
+
+@cache
+def _copying() -> int:
+    code = MachineFunction("on_copies", LOOP_PARAMETERS)
+    kinds = ("ptr", "ptr", "ptr", "i64")
+    function, context, auxdata, count = code.words("%context", kinds)
+    data, dims = code.room("i64", _MOST_OPERANDS), code.room("i64", 1)
+    code.copy(data, "%data", code.mul(count, 8))
+    code.copy(dims, "%dims", 8)
+    given = f"ptr {context}, ptr {data}, ptr {dims}, ptr %strides, ptr {auxdata}"
+    code.give("i32", code.call("i32", function, given))
+    return build([code], quick=True)["on_copies"]
+
+
+# Of a ufunc in any version of NumPy.
+_MOST_OPERANDS: Final = 64
 
 # Ufuncs of integers that raise flags: they divide, or give floating-point numbers.
 _DIVIDING: Final = frozenset(
@@ -189,7 +231,9 @@ def _checked(ufunc: np.ufunc, loop: UfuncLoop) -> UfuncLoop | str:
         ):
             warnings.simplefilter("always")
             expected = ufunc(*operands, signature=signature)
-            call_loop(loop, [*operands, *results], len(operands[0]))
+            keeps = call_loop(loop, [*operands, *results], len(operands[0]))
+        if not keeps:
+            return f"the loop of {ufunc.__name__} changes its pointers"
         if warned:  # with the filter "error" it leaves errors, which only NumPy raises
             return f"the loop of {ufunc.__name__} warns by itself"
         wanted = expected if isinstance(expected, tuple) else (expected,)
@@ -202,11 +246,18 @@ def _checked(ufunc: np.ufunc, loop: UfuncLoop) -> UfuncLoop | str:
 
 def call_loop(
     loop: UfuncLoop | InnerLoop, arrays: list[np.ndarray[Any, Any]], count: int
-) -> None:
-    """Call a loop on the first `count` items of arrays of one axis."""
+) -> bool:
+    """Call a loop on the first `count` items of arrays of one axis.
+
+    Returns
+    -------
+    bool
+        Whether the loop has left its pointers, steps and length as they were.
+    """
     data = np.array([a.ctypes.data for a in arrays], np.intp)
     steps = np.array([a.strides[0] for a in arrays], np.intp)
     counts = np.array([count], np.intp)
+    before = [*data, *steps, *counts]
     function = _strided(loop.function)
     function(
         loop.context,
@@ -215,6 +266,7 @@ def call_loop(
         steps.ctypes.data,
         loop.auxdata,
     )
+    return [*data, *steps, *counts] == before
 
 
 def _samples(dtype: np.dtype[Any], number: int) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from importlib import import_module
 from typing import Any
@@ -59,6 +60,40 @@ def test_a_loop_that_warns_is_left_to_its_ufunc() -> None:
         compiled = co.compile(lambda n, x: special.expn(n + 0.5, x) * 2.0)
         with pytest.raises(RuntimeWarning, match="truncated to an integer"):
             compiled(np.ones(1), np.ones(1))  # more make a SystemError of NumPy
+
+
+def _double(args: Any, dims: Any, steps: Any, _: Any) -> None:
+    """Double numbers, and move the pointers on the way, as many loops in C do."""
+    number = ctypes.c_double.from_address
+    for _ in range(dims[0]):
+        number(args[1]).value = 2.0 * number(args[0]).value
+        args[0] += steps[0]
+        args[1] += steps[1]
+
+
+_doubling = ctypes.CFUNCTYPE(
+    None, *[ctypes.POINTER(ctypes.c_ssize_t)] * 3, ctypes.c_void_p
+)(_double)
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 4)])
+def test_a_loop_may_move_its_pointers(shape: tuple[int, ...]) -> None:
+    """Each call gets those of the row, also where the memory is that of the program."""
+    double = co.custom_op(
+        f"moved::double{len(shape)}",
+        co.ufunc_from_loops("double", {"d->d": _doubling}),
+        mutates_args=(),
+        schema="(Array x) -> Array",
+    )
+    double.register_fake(lambda x: np.positive(x))
+    compiled = co.compile(lambda x, y: np.sum(double(x + y) * 2.0))
+    for k in range(4):
+        x, y = np.arange(float(np.prod(shape))).reshape(shape) + k, np.ones(shape)
+        assert compiled(x, y) == 4.0 * (x + y).sum()
+        assert compiled(x, y[:1]) == 4.0 * (x + y).sum()
+    again = co.ufunc_from_loops("double", {"d->d": _doubling})
+    loop = loop_for(again, (np.dtype(float),))
+    assert call_loop(loop, [np.ones(3), np.empty(3)], 3)
 
 
 def _integer_calls() -> list[Any]:
