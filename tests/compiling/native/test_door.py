@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from itertools import pairwise
 from typing import Any
@@ -582,6 +582,14 @@ def test_failures_in_loops() -> None:
 # ---- Ctrl-C and threads ----
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Let an interrupt raise, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _endless(releases_gil: bool) -> Callable[..., Any]:
     bench = Bench()
     x = bench.array(np.zeros(3))
@@ -594,6 +602,7 @@ def _endless(releases_gil: bool) -> Callable[..., Any]:
     return bench.door([given(x), flag], [result(x)], releases_gil=releases_gil)
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 @pytest.mark.parametrize("releases_gil", [False, True])
 def test_interrupt(releases_gil: bool) -> None:
     """Ctrl-C ends an endless loop, and the next call is right."""
@@ -606,6 +615,7 @@ def test_interrupt(releases_gil: bool) -> None:
     assert door(np.ones(3), np.array(False))[0].tolist() == [1, 1, 1]
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_interrupt_between_large_rows() -> None:
     """Ctrl-C ends a loop of few steps that take long each, too."""
     bench = Bench()
