@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import copy_context
 from itertools import pairwise
 from typing import Any
@@ -580,14 +580,6 @@ def test_failures_in_loops() -> None:
 
 
 # ---- Ctrl-C and threads ----
-
-
-@pytest.fixture
-def heeds_interrupts() -> Iterator[None]:
-    """Let an interrupt raise, also where the tests were started with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def _endless(releases_gil: bool) -> Callable[..., Any]:

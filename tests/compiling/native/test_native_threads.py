@@ -88,6 +88,7 @@ def test_a_call_while_the_program_runs(length: int) -> None:
     assert ("copies for threads" in str(compiled.explain())) == (length == LENGTH)
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_ctrl_c_in_a_long_program() -> None:
     """It ends a loop that runs without the GIL, and the next call is right."""
 
