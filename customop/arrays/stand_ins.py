@@ -377,7 +377,7 @@ def _grid(c: Any, key: Any) -> Any:
     parts, types = [], []
     for item in items:
         part = c[item] if type(item) is slice else _table[np.asarray](item)
-        # A number of Python takes the type of the arrays beside it.
+        # A Python number takes the dtype of the arrays beside it.
         types.append(item if type(item) in (bool, int, float, complex) else part.dtype)
         if part.ndim == 0:
             part = np.reshape(part, (1,))

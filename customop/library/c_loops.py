@@ -40,7 +40,8 @@ def ufunc_from_loops(name: str, loops: Mapping[str, Any]) -> np.ufunc:
     Raises
     ------
     ArgumentError
-        If the types are not those of a loop, or there is no address.
+        If the types of a loop are not written as ``"dd->d"``, or its address is 0 or not
+        an address.
 
     Examples
     --------
@@ -102,15 +103,19 @@ _NO_IDENTITY: Final = -1
 _FROM_LOOPS: Final = 1
 
 
-@cache
-def _make() -> Any:
-    """Return PyUFunc_FromFuncAndData."""
+def c_functions(capsule: object) -> Any:
+    """Return the addresses of C functions in a capsule of NumPy, by their places."""
     get: Any = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype = ctypes.c_void_p
     get.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_size_t))
+
+
+@cache
+def _make() -> Any:
+    """Return PyUFunc_FromFuncAndData."""
     module = import_module("numpy._core._multiarray_umath")
-    start = get(module._UFUNC_API, None)  # noqa: SLF001  # a public capsule
-    table = ctypes.cast(start, ctypes.POINTER(ctypes.c_void_p))
+    table = c_functions(module._UFUNC_API)  # noqa: SLF001  # a public capsule
     address, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     form = ctypes.PYFUNCTYPE(
         ctypes.py_object,

@@ -18,7 +18,7 @@ from customop.numpy.rules import keep_order, numpy_operator
 
 
 class SeenValue(NamedTuple):
-    """What is known of the values of an array.
+    """Hold what is known of the values of an array.
 
     Attributes
     ----------

@@ -283,7 +283,7 @@ def test_argument_of_a_fault_is_underlined(build: Any, check: str, name: str) ->
 
 
 def test_script_without_a_source_says_why() -> None:
-    """Of a function that holds an object it says which, and where it is made."""
+    """Name the object that a function holds, and where the operator is made."""
     lock = threading.Lock()
 
     @co.custom_op("reproduce::locked", mutates_args=())

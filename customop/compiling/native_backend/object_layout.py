@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from customop.library.c_loops import c_functions
+
 # ---- layouts ----
 
 # Offsets in bytes, in any object of Python: its type.
@@ -157,12 +159,8 @@ def numpy_function(place: int) -> str:
 
 @cache
 def _table() -> Any:
-    get: Any = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype = ctypes.c_void_p
-    get.argtypes = [ctypes.py_object, ctypes.c_char_p]
     module = import_module("numpy._core._multiarray_umath")
-    start = get(module._ARRAY_API, None)  # noqa: SLF001  # a public capsule
-    return ctypes.cast(start, ctypes.POINTER(ctypes.c_size_t))
+    return c_functions(module._ARRAY_API)  # noqa: SLF001  # a public capsule
 
 
 @cache

@@ -414,7 +414,7 @@ def _at_axis(
     lines = np.moveaxis(table, axis, 0)
     ends = merged_axes(given.shape[: place.ndim], [given.strides[: place.ndim]])
     if not place.ndim or len(ends) > 1:
-        raise NotNative("places that are no line")
+        raise NotNative("places that are not evenly spaced")
     (index,), (step,) = index_steps(plan, [place], place.shape)
     rest = merged_axes(
         lines.shape[1:], [lines.strides[1:], given.strides[place.ndim :]]

@@ -200,7 +200,7 @@ class Table:
 
     @property
     def work(self) -> int:
-        """How many items all rows compute, roughly."""
+        """Return roughly how many items all rows compute."""
         own = sum([row[_WORK_WORD] >> 2 for row in self.rows])
         return own + sum([body.work * count for body, count in self._bodies])
 

@@ -98,7 +98,7 @@ class _DefinitionText:
     def _autograd(self, rule: Any) -> str:
         setup = getattr(rule, "setup_context", None)
         if not rule.is_formula or not isinstance(rule.backward, FunctionType):
-            raise NoTextError("its autograd rule is no formula")
+            raise NoTextError("its autograd rule is not a formula")
         given = [self._rule(rule.backward, "backward")]
         if setup is not None:
             given.append(f"setup_context={self._rule(setup, 'setup')}")
@@ -258,7 +258,7 @@ def _source_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.Lambda, str]:
     (node,) = found
     given = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     if not all(map(_is_literal, given)):
-        raise NoTextError(f"the defaults of {fn.__code__.co_name} are no constants")
+        raise NoTextError(f"the defaults of {fn.__code__.co_name} are not constants")
     if any(isinstance(inner, ast.Nonlocal) for inner in ast.walk(node)):
         raise NoTextError(
             f"{fn.__code__.co_name} writes names of the function around it"

@@ -125,7 +125,7 @@ def test_arrays_are_written_as_in_the_function(fn: Any, layout: str) -> None:
 
 
 def test_a_call_that_runs_again_has_written_nothing() -> None:
-    """What warns runs by NumPy's code, on arguments as they were."""
+    """Run a call that warns by NumPy's code, on arguments as they were."""
 
     def fn(x: Any) -> Any:
         x += 1.0

@@ -1,4 +1,4 @@
-"""What torch's opcheck finds of the hidden faults, beside this package's.
+"""Count which hidden faults torch's opcheck finds, beside this package's.
 
 ``python -m tests.testing.hidden.by_torch`` prints a table. Each operator is exported to
 torch and checked on the largest of the inputs that opcheck finds for it, with gradients
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import customop as co
 from customop.arrays.nested import map_nested
 from customop.core.builtin_kinds import AUTOGRAD
 from customop.testing import opcheck
@@ -30,8 +31,8 @@ MODULES = (calls, lengths, memory, precision, values)
 _SECONDS = 120.0
 
 
-def _says(op: Any) -> str:
-    """What torch's opcheck says of an operator, "" if nothing."""
+def _says(op: co.Operator[..., Any]) -> str:
+    """Return what torch's opcheck reports for an operator, "" if nothing."""
     torch: Any = import_module("torch")
     export: Any = import_module("customop.interop.torch").export
     has_formula = op.find_rule(AUTOGRAD) is not None

@@ -233,7 +233,7 @@ def test_jax_finds_the_same() -> None:
 
 
 def test_errors() -> None:
-    """What cannot have a right derivative is an error that says what to do."""
+    """Raise errors that say what to do for what has no right derivative."""
     stays = lambda g, x: x  # short
     x = np.ones(2)
     of_one = co.custom_root(lambda x, a: np.sum(x) * a, stays)

@@ -188,7 +188,7 @@ def _in_c_order(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.array(x * 2.0, order="C")
 
 
-def _through_a_view(op: Any) -> Function:
+def _through_a_view(op: co.Operator[..., Any]) -> Function:
     def program(x: Any) -> Any:
         y = op(x)
         v = y.reshape(-1)
