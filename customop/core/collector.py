@@ -19,8 +19,6 @@ from contextlib import contextmanager
 
 from customop.core.contract import moments
 
-__all__ = ["calmed", "grow", "last_moment", "patient", "quicken"]
-
 # Called for each new node of a graph, and for each new operator: nodes of tapes count
 # themselves.
 grow: Callable[[], int] = moments.__next__
