@@ -33,6 +33,7 @@ import numpy as np
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
+from customop.core.code_names import BY_TEXT
 from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
 from customop.errors import GraphError
@@ -559,6 +560,15 @@ class Surroundings(Walk):
         is_default = is_own and found is not GONE and not _is_called(found)
         (self.slots if is_default else self.missing).append(WatchedName(*slot))
 
+    def has_enough(self, objects: int) -> bool:
+        """Return whether code may read any attribute of too many objects to watch them."""
+        if not self.computes_names or objects <= _MOST_OBJECTS:
+            return False
+        used = {name for fn in self.functions for name in fn.__code__.co_names}
+        known = {"getattr"} & used or used & BY_TEXT
+        self.reads_anything(min(known, default="getattr"))
+        return True
+
     def reads_anything(self, name: str) -> None:
         """Note what cannot be watched."""
         self.hidden.append((ANYTHING, name))
@@ -695,6 +705,8 @@ _ORDER = attrgetter("__mro__")
 _IN_MEMORY = (np.ndarray, np.void)
 # Larger arrays are not compared: a copy of 16 MB takes 3 ms.
 _MOST_BYTES = 1 << 24
+# Objects any of whose attributes code may read: to watch more takes seconds.
+_MOST_OBJECTS = 5000
 # Those whose bytes each call compares: 16 kB take 0.5 us.
 _MOST_COMPARED = 1 << 14
 # Modules of the iterators that a function can only use up.

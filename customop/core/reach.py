@@ -111,6 +111,9 @@ class Walk:
                     self.seen[id(value)] = value
                     if self.enters(value, label):
                         self._enter(value, label)
+            if self.has_enough(len(self._objects)):
+                self._waiting.clear()
+                return
             # An object is looked at by the attributes that any of the code names.
             now = (
                 *(len(self.names), len(self.asked), len(self.special)),
@@ -126,6 +129,10 @@ class Walk:
     def enters(self, value: Any, label: str) -> bool:
         """Take note of a value; return whether to look at what it holds."""
         return not isinstance(value, RuleTable)
+
+    def has_enough(self, objects: int) -> bool:
+        """Return whether to end the walk, which has met so many objects."""
+        return False
 
     def reads(self, slot: HeldName) -> None:
         """Take note of a cell, global or attribute that code may read."""

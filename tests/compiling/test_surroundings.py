@@ -452,3 +452,23 @@ def test_notes_on_many_objects_are_few(read: Any) -> None:
     assert compiled(np.ones(2)) == 10.0
     parts[3].a1 = 1.0  # type: ignore[attr-defined]  # a name that code looks for
     assert compiled(np.ones(2)) == f(np.ones(2))
+
+
+def test_names_that_are_computed_beside_many_objects_are_refused() -> None:
+    """They may be those of any object, and there are too many to watch."""
+    parts = [_Part(float(i)) for i in range(6000)]
+    name = ["weight"]
+
+    def f(x: Any) -> Any:
+        return np.sum(x * getattr(parts[3], name[0]))
+
+    with pytest.raises(
+        co.GraphError, match=r"'f' uses getattr\(\), which may read any"
+    ):
+        co.compile(f)(np.ones(2))
+    free = co.compile(f, fallback=True)
+    assert free(np.ones(2)) == 6.0
+    parts[3].weight = 5.0
+    assert free(np.ones(2)) == 10.0
+    del parts[100:]
+    assert co.compile(f)(np.ones(2)) == 10.0
