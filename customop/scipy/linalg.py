@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import ArgumentError, Array
+from customop.numpy.arguments import dtype_of
 from customop.numpy.matrices import from_triangle, transposed
 from customop.numpy.rules import columns_first
 from customop.scipy import linalg_operators
@@ -202,7 +203,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     if is_plain(a):
         return linalg.det(a, overwrite_a, check_finite)
     # SciPy computes it in double precision.
-    return np.linalg.det(a.astype(np.result_type(a.dtype, float)))
+    return np.linalg.det(a.astype(np.result_type(dtype_of(a), float)))
 
 
 # ---- Cholesky factors ----
