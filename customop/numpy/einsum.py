@@ -29,8 +29,8 @@ from customop.numpy.arguments import (
     is_one,
     refuse,
     same_shape,
-    typical,
     spread,
+    typical,
 )
 from customop.numpy.arrange import writable_diagonal
 from customop.numpy.create import eye

@@ -46,8 +46,8 @@ from customop.numpy.arguments import (
     product,
     reduced_axes,
     shape_of,
-    typical,
     spread,
+    typical,
     with_size,
 )
 from customop.numpy.rules import (
