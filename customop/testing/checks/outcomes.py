@@ -405,10 +405,10 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     OpCheckError
         If the kernel crashes on a call that is tried. The error names `check`.
     """
-    if not CAN_FORK:
-        return samples_elsewhere(op, check)
-
-    found = _sought_by_kept(op) or _sought(op, check)
+    if CAN_FORK:
+        found = _sought_by_kept(op) or _sought(op, check)
+    else:
+        found = _sought_elsewhere(op, check)
     samples, patterns = found
     if patterns:
         op.plans.patterns = patterns[0]
@@ -416,24 +416,24 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     return list(samples[0]) if samples else base_samples(op)
 
 
-def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
-    """Find inputs in a child; send the samples and patterns that can be sent."""
-    start_clock(patience)
+def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
+    """Find inputs in a child; send those that can be sent, or each before it is tried."""
+    start_clock(PATIENCE)
     note_program()
-    with watched(clock(patience)):
+    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
         samples, patterns = base_samples(op), op.plans.patterns
-    send((samples,) if travels(samples) else ())
-    send((patterns,) if travels(patterns) else ())
+    for found in () if tells else (samples, patterns):
+        send((found,) if travels(found) else ())
 
 
-def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
-    """Ask the kept child for inputs; return None if there is none or it fails."""
+def _sought_by_kept(op: Operator[..., Any]) -> list[Any]:
+    """Ask the kept child for inputs; return nothing if there is none or it fails."""
     taken = child_reuse.taken(op)
     if taken is None:
-        return None
+        return []
     child, world = taken
     try:
-        child.ask(_search, op, PATIENCE)
+        child.ask(search, op, False)
         found = list(child.messages())
     except Exception:  # noqa: BLE001  # a new child will see it too
         found = []
@@ -441,13 +441,13 @@ def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
         child_reuse.give_back(child, world)
         return found
     child.close()
-    return None
+    return []
 
 
 def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
     """Start a new child and ask it for inputs."""
     world = child_reuse.World(op)
-    child = Child(lambda send: _search(send, op, PATIENCE), PATIENCE)
+    child = Child(lambda send: search(send, op, False), PATIENCE)
     child.start()
     try:
         found = list(child.messages())
@@ -456,14 +456,44 @@ def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
         raise
     if child.crash is not None:
         child.close()
-        raise _crashed(op, check, child.crash)
+        last, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
+        raise _search_fault(op, check, child.crash, last)
     child_reuse.give_back(child, world)
     return found
 
 
-def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:
-    sample, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
-    return search_fault(op, check, crash, sample or Sample(()))
+def _sought_elsewhere(op: Operator[..., Any], check: Check) -> list[Any]:
+    """Ask another process for inputs; return no samples if it lacks the operator."""
+    if _why_not(op, []):
+        return [(), ()]
+    child, _ = _child_for(op)
+    with child:
+        try:
+            child.ask(is_same, op, _table_of(op))
+            is_there = _only(child)
+        except Exception:  # noqa: BLE001  # the checks will say why, in the table
+            is_there = False
+        if not is_there:
+            return [(), ()]
+        child.ask(search, op, False)
+        found = list(child.messages())
+    if child.crash is None:
+        return found
+    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
+        again.ask(search, op, True)
+        last = _last_of(again)
+    raise _search_fault(op, check, again.crash or child.crash, last)
+
+
+def _search_fault(
+    op: Operator[..., Any], check: Check, crash: Crash, last: Sample | None
+) -> OpCheckError:
+    """Return the error for a crash during the search for inputs."""
+    sample = Sample(()) if last is None else last
+    fault = crash_fault(op, crash, sample, None)
+    fault.what += ", one of the calls that opcheck tries to find inputs"
+    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
+    return reported(check, Session(op, []), sample, fault)
 
 
 # ---- compute in this process what every child would compute again ----
@@ -488,60 +518,6 @@ def warm_up(checks: Iterable[Check]) -> None:
             _warm.add(check.name)
             session = Session(op, [Sample((np.ones(3), np.ones(3)))])
             outcome_of(check, session, reported)
-
-
-# ---- searching inputs if forking is not possible ----
-
-
-def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
-    """Find inputs for an operator and send them, or send each before it is tried."""
-    start_clock(PATIENCE)
-    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
-        samples = base_samples(op)
-    if not tells:
-        send(samples)
-
-
-def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
-    """Find inputs in another process, or in this one if the other lacks the operator.
-
-    Raises
-    ------
-    ArgumentError
-        If no inputs are found.
-    OpCheckError
-        If the kernel crashes on a call that is tried. The error names `check`.
-    """
-    if _why_not(op, []):
-        return base_samples(op)
-    child, _ = _child_for(op)
-    with child:
-        try:
-            child.ask(is_same, op, _table_of(op))
-            is_there = _only(child)
-        except Exception:  # noqa: BLE001  # the checks will say why, in the table
-            is_there = False
-        if not is_there:
-            return base_samples(op)
-        child.ask(search, op, False)
-        found = list(child.messages())
-    if child.crash is None:
-        samples: list[Sample] = found[0]
-        return samples
-    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
-        again.ask(search, op, True)
-        last = _last_of(again) or Sample(())
-    raise search_fault(op, check, again.crash or child.crash, last)
-
-
-def search_fault(
-    op: Operator[..., Any], check: Check, crash: Crash, sample: Sample
-) -> OpCheckError:
-    """Return the error for a crash during the search for inputs."""
-    fault = crash_fault(op, crash, sample, None)
-    fault.what += ", one of the calls that opcheck tries to find inputs"
-    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
-    return reported(check, Session(op, []), sample, fault)
 
 
 # ---- the other process ----
