@@ -15,6 +15,7 @@ from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
 from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
+from customop.compiling.native_backend.core_rows import RULES_OF_CORES
 from customop.compiling.native_backend.door import (
     CHANGED,
     RUNNING,
@@ -59,6 +60,7 @@ _RULES: Final = {
     **RULES,
     **RULES_OF_STEPS,
     **RULES_OF_CONTROL,
+    **RULES_OF_CORES,
     **RULES_OF_WRITES,
     "island": arrange_island,
 }

@@ -459,6 +459,8 @@ class NativeProgram:
     tables : list of Table
     address : int
         Where the header lies.
+    always_counted : int
+        Flags that count whatever the settings for errors are.
     """
 
     def __init__(self, driver: DriverCode, *, is_exact: bool = True) -> None:
@@ -467,6 +469,7 @@ class NativeProgram:
         self.tables: list[Table] = []
         self.header: np.ndarray[Any, Any] = np.zeros(HEADER_WORDS, np.int64)
         self.address: int = address_of(self.header)
+        self.always_counted: int = 0
         self._held: list[object] = []
         self._settings: object = None
         self._sorted: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
