@@ -331,6 +331,16 @@ class TablePlan:
         for plan in self._inner:
             plan.fuse_all()
 
+    def all_islands(self) -> list[tuple[Node, Any]]:
+        """Return the nodes that are calls of Python, also of the graphs inside."""
+        inner = [pair for plan in self._inner for pair in plan.all_islands()]
+        return [*self.islands.items(), *inner]
+
+    def all_arrays(self) -> list[Any]:
+        """Return the memory of all values that rows may point to."""
+        inner = [plan.all_arrays() for plan in self._inner]
+        return [*self.arrays.values(), *inner]
+
     def take_all(
         self,
         node: Node,
