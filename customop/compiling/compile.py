@@ -372,6 +372,11 @@ class Compiled(Generic[P, R]):
     def clear(self) -> None:
         """Forget what was compiled: the next call captures the function again.
 
+        The memory in which the back end ``"native"`` computes is free then. It is bounded
+        without that, too: beyond 1 GiB for all compiled functions together the oldest is
+        freed, and made again when its function is called. `explain` shows how much each
+        graph holds.
+
         Examples
         --------
         >>> import numpy as np, customop as co
@@ -382,7 +387,14 @@ class Compiled(Generic[P, R]):
         []
         """
         with capturing:
+            old = getattr(self, "_kept", None)
             self._kept: _EntryStores = _EntryStores(self._limit)
+            for entry in (
+                [] if old is None else [*old.plain.entries, *old.traced.entries]
+            ):
+                release = getattr(entry.code_of_backend, "release", None)
+                if release is not None:
+                    release()
             if type(self) is not Compiled:
                 self.__class__ = Compiled
 
