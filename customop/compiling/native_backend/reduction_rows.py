@@ -76,6 +76,9 @@ def mean(
     count = plan.number(x.size / max(total.size, 1), x.dtype)
     loop = loop_for(np.divide, (x.dtype, x.dtype))
     plan.loop(loop, [total, count, total])
+    last = len(plan.table.rows) - 1
+    if last - 1 in plan.table.sums:
+        plan.table.sums[last - 1] = last
 
 
 def _reduce(
@@ -118,6 +121,7 @@ def reduced(
     axes = range(x.ndim) if axis is None else [i % x.ndim for i in axis]
     stays = [i for i in range(x.ndim) if i not in axes]
     whole, found, block = _result(plan, x, stays, keepdims)
+    before = len(plan.table.rows)
     if start is None:
         first = [slice(None) if i in stays else slice(0, 1) for i in range(x.ndim)]
         plan.copy(x[(*first, ...)], whole)
@@ -128,6 +132,15 @@ def reduced(
     if x.ndim and not stays and x.ndim > 1 and x.flags.c_contiguous:
         order = [LoopAxis(x.size, (0, x.itemsize))] if x.size > 1 else []
     _emit(plan, loop, x, address_of(whole), order, start)
+    row = before + 1
+    if (
+        not plan.program.is_exact
+        and ufunc is np.add
+        and x.dtype.kind == "f"
+        and len(plan.table.rows) == row + 1
+        and order == [LoopAxis(x.size, (0, x.itemsize))]
+    ):
+        plan.table.sums[row] = row
     return found, block
 
 
