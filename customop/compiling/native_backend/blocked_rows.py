@@ -290,8 +290,8 @@ def _emit_blocks(
     if parts:
         table.share(parts)
     for total, own in added:
-        places = [total.result, own, total.result]
-        table.emit(total.loop, places, [1], [0, total.size, 0])
+        operands = [total.result, own, total.result]
+        table.emit(total.loop, operands, [1], [0, total.size, 0])
 
 
 def _totals_of_thread(part: Table, sums: Sequence[_SumRow]) -> dict[int, int]:
