@@ -671,21 +671,27 @@ class HeldName(NamedTuple):
 
 
 class Members:
-    """Values that are not in a dict, as a mapping: of `__slots__`, C or a ContextVar."""
+    """Values that are not in a dict, as a mapping: of `__slots__`, C or a ContextVar.
 
-    __slots__ = ("_owner",)
+    Attributes
+    ----------
+    owner : object
+        It has the values as attributes, or is the ContextVar.
+    """
+
+    __slots__ = ("owner",)
 
     def __init__(self, owner: Any) -> None:
-        self._owner = owner
+        self.owner: Any = owner
 
     def get(self, key: str, default: Any) -> Any:
         """Return the value, or another one if there is none."""
-        if isinstance(self._owner, ContextVar):
+        if isinstance(self.owner, ContextVar):
             try:
-                return self._owner.get()  # its own default before this one
+                return self.owner.get()  # its own default before this one
             except LookupError:
                 return default
-        return getattr(self._owner, key, default)
+        return getattr(self.owner, key, default)
 
     def __getitem__(self, key: str) -> Any:
         return self.get(key, GONE)
@@ -694,11 +700,11 @@ class Members:
         return self[key] is not GONE
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(self._owner, ContextVar):
-            self._owner.set(value)
+        if isinstance(self.owner, ContextVar):
+            self.owner.set(value)
         else:
             with suppress(AttributeError, TypeError):  # only C can set it
-                setattr(self._owner, key, value)
+                setattr(self.owner, key, value)
 
 
 def content(cell: CellType) -> Any:
