@@ -329,12 +329,10 @@ USES: list[Callable[[Any], Any]] = [
 
 
 @pytest.fixture
-def _few_objects() -> Iterator[None]:
+def _few_objects() -> None:
     """Collections that go over what a test makes alone: other objects do not hold it."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.exhaustive

@@ -98,16 +98,18 @@ class _BlockRow(NamedTuple):
 
 def _row_of(table: Table, number: int) -> _BlockRow | None:
     note = table.names.get(number)
-    if note is None or not note[2] or set(note[2]) - _FLOATS:
+    if note is None or not note[2]:
         return None
     function, context, data, dims, steps, auxdata, axes, _, count, last = table.rows[
         number
     ]
+    if table.cells[dims] < _FEWEST * _SMALLEST or set(note[2]) - _FLOATS:
+        return None
     strides = table.cells[steps : steps + count]
     places = table.cells[data : data + count]
     length = table.cells[dims]
     types = note[2].replace("->", "")
-    if axes or length < _FEWEST * _SMALLEST or len(types) != count:
+    if axes or len(types) != count:
         return None
     sizes = [np.dtype(char).itemsize for char in types]
     if strides[-1] != sizes[-1]:
