@@ -60,15 +60,18 @@ def modules() -> list[Any]:
     return ["customop", *names, *marked]
 
 
-settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(autouse=True)
 def _busy_machine() -> Iterator[None]:
     """Let hypothesis take its time, where other tests run on the same machine."""
+    before = settings.get_current_profile_name()
     settings.load_profile("busy")
     yield
-    settings.load_profile("default")
+    settings.load_profile(before)
 
 
 def run_doctest(test: doctest.DocTest) -> list[str]:

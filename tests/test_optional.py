@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -65,6 +66,7 @@ RARE |= {"pickle", "random", "sqlite3", "string", "tempfile", "unittest", "xml"}
 ASK = "\nimport sys\nprint(*{name.partition('.')[0] for name in sys.modules})"
 
 
+@cache
 def run(program: str) -> set[str]:
     """Return the names of the libraries that a program imports."""
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import customop as co
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 dask = pytest.importorskip("dask", reason="dask is not installed")
-bridge = pytest.importorskip("customop.interop.dask")
 
 pytestmark = pytest.mark.usefixtures("nothing_computed")
 
@@ -39,13 +39,19 @@ def assert_same(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(computed(found), expected, rtol=1e-11, atol=1e-12)
 
 
+def register_chunks(op: Any, **declared: Any) -> Any:
+    """Import the bridge when a test runs: other tests have a kind of their own."""
+    bridge = importlib.import_module("customop.interop.dask")
+    return bridge.register_chunks(op, **declared)
+
+
 def define(name: str, fn: Any, schema: str, **declared: Any) -> Any:
     """An operator whose body is differentiated, with its chunks."""
     op: Any = co.custom_op(
         f"daskchunks::{name}", fn, mutates_args=(), schema=schema, device_types="cpu"
     )
     op.register_autograd(co.native)
-    return bridge.register_chunks(op, **declared)
+    return register_chunks(op, **declared)
 
 
 def stencil(kind: Any, before: int, after: int) -> Any:
@@ -155,11 +161,11 @@ def test_axes_without_names_have_numbers() -> None:
     ).register_fake(lambda x, y: co.fake_like(x))
     x = da.from_array(MATRIX, chunks=CHUNKS)
     y = da.from_array(MATRIX + 1.0, chunks=(4, 6))
-    bridge.register_chunks(op, overlap=1, boundary="periodic")
+    register_chunks(op, overlap=1, boundary="periodic")
     assert_same(op(x, y), op(MATRIX, MATRIX + 1.0))
-    bridge.register_chunks(op, overlap={0: 1, -1: (0, 1)}, boundary="periodic")
+    register_chunks(op, overlap={0: 1, -1: (0, 1)}, boundary="periodic")
     assert_same(op(x, y), op(MATRIX, MATRIX + 1.0))
-    bridge.register_chunks(op, overlap={0: 1}, boundary="periodic")
+    register_chunks(op, overlap={0: 1}, boundary="periodic")
     with pytest.raises(co.ShapeError, match="3 chunks along axis 1, which the kernel"):
         op(x, y)
 
@@ -202,7 +208,7 @@ def test_a_stencil_has_the_tasks_of_map_overlap() -> None:
     slope = co.grad(lambda x: 0.5 * np.sum(op(x) ** 2))(x)
     assert _tasks(slope) <= 1.05 * _tasks(gradient_by_hand(x))
     op.register_autograd(lambda ctx, g: op(g), override=True)  # it is not the gradient
-    bridge.register_chunks(
+    register_chunks(
         op, overlap={"n": 1, "m": 1}, boundary="periodic", gradient="formula"
     )
     slope = co.grad(lambda x: 0.5 * np.sum(op(x) ** 2))(x)
@@ -257,7 +263,7 @@ def test_largest_results(how: str) -> None:
     op.register_autograd(
         backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs, output)
     )  # fmt: skip
-    bridge.register_chunks(op, combine={"n": how})
+    register_chunks(op, combine={"n": how})
     values = np.round(3.0 * MATRIX)
     x = da.from_array(values, chunks=CHUNKS).rechunk({1: -1})
     assert_same(op(x), op(values))
@@ -376,12 +382,12 @@ def test_the_backward_formula_comes_first() -> None:
         "daskchunks::late", lambda x: 2.0 * x, mutates_args=(),
         schema="(Array[n] x) -> Array[n]", device_types="cpu",
     )  # fmt: skip
-    bridge.register_chunks(op, overlap={"n": 0})
+    register_chunks(op, overlap={"n": 0})
     op.register_autograd(lambda ctx, g: 2.0 * g)
     x = da.from_array(MATRIX[0], chunks=4)
     with pytest.raises(co.RegistrationError, match="registered after its chunks"):
         op(x)
-    bridge.register_chunks(op, overlap={"n": 0})
+    register_chunks(op, overlap={"n": 0})
     assert_same(co.grad(lambda x: np.sum(op(x)))(x), np.full(11, 2.0))
 
 
@@ -390,7 +396,7 @@ def test_results_of_other_lengths_are_refused() -> None:
         "daskchunks::shorter", lambda x: x[1:], mutates_args=(),
         schema="(Array x) -> Array", device_types="cpu",
     ).register_fake(lambda x: co.fake_like(x, shape=(x.shape[0] - 1,)))  # fmt: skip
-    bridge.register_chunks(op, overlap=1)
+    register_chunks(op, overlap=1)
     with pytest.raises(co.ShapeError, match="a result of length 10 along axis 0"):
         op(da.from_array(MATRIX[0], chunks=4))
 
@@ -403,7 +409,7 @@ def test_opcheck_knows_nothing_of_chunks() -> None:
     """On NumPy's arrays such an operator is one like any other."""
     op = co.custom_op("daskchunks::annotated", annotated, mutates_args=())
     op.register_autograd(lambda ctx, g: np.roll(g, -1))
-    bridge.register_chunks(op, overlap={"n": (1, 0)}, boundary="periodic")
+    register_chunks(op, overlap={"n": (1, 0)}, boundary="periodic")
     with dask.config.set(scheduler="sync"):
         co.opcheck(op, (MATRIX[0],))
     assert_same(op(da.from_array(MATRIX[0], chunks=4)), np.roll(MATRIX[0], 1))

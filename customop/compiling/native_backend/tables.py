@@ -114,6 +114,9 @@ class Table:
         With places in the cells instead of addresses.
     names : dict
         Row -> the ufunc, the node that it computes, and the dtypes.
+    sums : dict
+        Row that adds all items of contiguous memory to a number, which the row before it
+        sets to 0 -> the last row of the same node. They may be added in any order.
     needs_gil : bool
         Whether a row uses objects of Python.
     """
@@ -124,6 +127,7 @@ class Table:
         self.cells: list[int] = []
         self.rows: list[tuple[int, ...]] = []
         self.names: dict[int, tuple[str, Any, str]] = {}
+        self.sums: dict[int, int] = {}
         self.needs_gil: bool = False
         # Tables that rows run, and how often; also those of rows that were taken back.
         self._bodies: list[tuple[Table, int]] = []
@@ -222,8 +226,10 @@ class Table:
         )  # fmt: skip
         for part, length in zip(parts, mark, strict=True):
             del part[length:]
-        for row in [row for row in self.names if row >= mark[0]]:
-            del self.names[row]
+        noted: Iterable[dict[int, Any]] = (self.names, self.sums)
+        for notes in noted:
+            for row in [row for row in notes if row >= mark[0]]:
+                del notes[row]
 
     # ---- rows over other tables, and calls of Python ----
 
