@@ -56,16 +56,22 @@ def written_here(name: str) -> str:
 
 
 def takes_names_of_others(**ours: str) -> Callable[[F], F]:
-    """Make a decorator for a function; its errors name our parameters for those of others."""
+    """Make a decorator for a function; its errors name our parameters for those of others.
+
+    For a parameter that has none here, `ours` has the whole advice.
+    """
 
     def decorate(fn: F) -> F:
         @wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
             for name, value in kwargs.items():
                 if name in ours:
+                    advice = ours[name]
+                    if advice.isidentifier():
+                        advice = f"write {advice}={shown(value)}"
                     raise ArgumentError(
                         f"{fn.__name__} has no parameter '{name}'",
-                        do=f"write {ours[name]}={shown(value)}",
+                        do=advice,
                         parameter=name,
                     )
             return fn(*args, **kwargs)

@@ -60,15 +60,18 @@ def modules() -> list[Any]:
     return ["customop", *names, *marked]
 
 
-settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(autouse=True)
 def _busy_machine() -> Iterator[None]:
     """Let hypothesis take its time, where other tests run on the same machine."""
+    before = settings.get_current_profile_name()
     settings.load_profile("busy")
     yield
-    settings.load_profile("default")
+    settings.load_profile(before)
 
 
 def run_doctest(test: doctest.DocTest) -> list[str]:
@@ -95,21 +98,11 @@ _OTHERS = {
     f"examples/guide/{name}.md": name
     for name in ("scipy", "torch", "xarray", "jax", "numba")
 }
-# Pages that take a second each.
+# Pages that take a second each: the exhaustive tests run them once, with their operators.
 _SLOW = ("examples/site/tutorial.md", "examples/guide/checking.md")
 # Blocks of the tutorial that import one of these may be left out.
 TUTORIAL = "examples/site/tutorial.md"
 _OPTIONAL = ("matplotlib", "numba", "torch", "jax", "dask")
-runnable = pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.exhaustive] * (name in _OTHERS or name in _SLOW)
-        )
-        for name in PAGES
-    ],
-)
-
 # Of torch itself, where it is first imported.
 torch_warns = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
@@ -194,7 +187,7 @@ def _names_of(page: str) -> dict[str, Any]:
 
 
 @torch_warns
-@runnable
+@pytest.mark.parametrize("page", [p for p in PAGES if p not in {*_OTHERS, *_SLOW}])
 @pytest.mark.usefixtures("_folder", "own_kinds_here")
 def test_code_runs(page: str) -> None:
     """Python code runs from the top of a page to its end, and prints what is shown."""
@@ -238,7 +231,7 @@ WRONG = {
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("_folder", "own_kinds_here")
 def test_operators_are_right(page: str) -> None:
-    """Every operator of a page passes opcheck, though it may have no fake kernel."""
+    """Code runs, as above, and every operator passes opcheck, fake kernel or not."""
     for op in run_page(page).values():
         if isinstance(op, co.Operator) and op.qualname not in WRONG:
             result = co.opcheck(op, raise_exception=False)

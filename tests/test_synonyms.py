@@ -65,6 +65,23 @@ def test_parameters(make: Callable[..., Any], theirs: str, ours: str) -> None:
     assert ours in inspect.signature(make).parameters
 
 
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        ("static_argnums", "leave it out: what is not an array is a constant"),
+        ("static_argnames", "leave it out: what is not an array is a constant"),
+        ("donate_argnums", "leave it out"),
+        ("fullgraph", "fallback=True"),
+        ("dynamic", 'sizes={"x": ("n", None)}'),
+    ],
+)
+def test_parameters_that_have_no_counterpart(theirs: str, words: str) -> None:
+    """The error says why they are not needed, and a call without them does it."""
+    with pytest.raises(co.ArgumentError, match=re.escape(words)) as caught:
+        co.compile(np.sin, **{theirs: 1})  # type: ignore[call-overload]
+    assert str(caught.value).startswith(f"compile has no parameter '{theirs}'\n")
+
+
 def test_other_parameters_are_pythons_error() -> None:
     """A parameter that no library has is refused as Python refuses it."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'argument'"):

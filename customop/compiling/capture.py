@@ -57,6 +57,8 @@ _OF_ALL = frozenset(
 _OF_INTEGERS = frozenset(
     ("add", "subtract", "multiply", "square", "absolute", "left_shift", "right_shift")
 )
+_CASTING = frozenset(("astype", "slice_set", "concatenate"))
+_OF_SOME_DTYPES = _OF_ALL | _OF_INTEGERS | _CASTING
 _SMALLEST = 127
 
 
@@ -74,11 +76,16 @@ def is_quiet(node: Node) -> bool:
 
 def _is_quiet_on(name: str, node: Node) -> bool:
     """Return whether it is so for arrays of these dtypes."""
-    given, val = [n.val for n in node.inputs], node.val
-    arrays = [v for v in given if isinstance(v, FakeArray)]
-    if not isinstance(val, FakeArray) or not val.shape:
-        return False  # operators of scalars warn of integers, too
-    if name in ("astype", "slice_set", "concatenate"):
+    val = node.val
+    if (
+        name not in _OF_SOME_DTYPES
+        or not isinstance(val, FakeArray)
+        or not val.shape  # operators of scalars warn of integers, too
+        or (name in _OF_INTEGERS and val.dtype.kind not in "biu")
+    ):
+        return False
+    arrays = [n.val for n in node.inputs if isinstance(n.val, FakeArray)]
+    if name in _CASTING:
         return all(np.can_cast(v.dtype, val.dtype) for v in arrays)
     numbers = [v for v in node.values() if type(v) in (int, float)]
     is_known = not any(isinstance(v, Symbolic) for v in node.values())

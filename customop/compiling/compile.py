@@ -75,6 +75,7 @@ from customop.errors import (
 )
 from customop.graph.module import GraphModule
 from customop.progress import node_channel, progress
+from customop.synonyms import takes_names_of_others
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -83,6 +84,11 @@ S = TypeVar("S")
 
 
 # ---- `compile`: make a function that runs as the graph of its operators ----
+
+_IS_STATIC = (
+    "leave it out: what is not an array is a constant where the code asks for its value, "
+    "and another value is another graph"
+)
 
 
 @overload
@@ -106,6 +112,15 @@ def compile(  # noqa: A001  # the usual name
     exact: bool = ...,
     verbose: bool = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
+@takes_names_of_others(
+    static_argnums=_IS_STATIC,
+    static_argnames=_IS_STATIC,
+    donate_argnums="leave it out: memory of values that are not needed is used again",
+    donate_argnames="leave it out: memory of values that are not needed is used again",
+    fullgraph="leave it out: a function is one graph, or fallback=True runs it as it is",
+    dynamic='write sizes={"x": ("n", None)} for lengths that vary from the first call on',
+    mode='leave it out, or write backend="numpy" for code that is made in less time',
+)
 def compile(  # noqa: A001  # the usual name
     fn: Callable[..., Any] | None = None,
     *,
@@ -357,6 +372,11 @@ class Compiled(Generic[P, R]):
     def clear(self) -> None:
         """Forget what was compiled: the next call captures the function again.
 
+        The memory in which the back end ``"native"`` computes is free then. It is bounded
+        without that, too: beyond 1 GiB for all compiled functions together the oldest is
+        freed, and made again when its function is called. `explain` shows how much each
+        graph holds.
+
         Examples
         --------
         >>> import numpy as np, customop as co
@@ -367,7 +387,14 @@ class Compiled(Generic[P, R]):
         []
         """
         with capturing:
+            old = getattr(self, "_kept", None)
             self._kept: _EntryStores = _EntryStores(self._limit)
+            for entry in (
+                [] if old is None else [*old.plain.entries, *old.traced.entries]
+            ):
+                release = getattr(entry.code_of_backend, "release", None)
+                if release is not None:
+                    release()
             if type(self) is not Compiled:
                 self.__class__ = Compiled
 

@@ -17,6 +17,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from enum import Enum
 from operator import attrgetter, is_
@@ -45,6 +46,7 @@ from customop.transforms.generators import is_generator
 
 Bind = Callable[[str, Any], str]
 _EXACT = (int, str, bytes)
+_COMPARED = (*_EXACT, float, complex)
 # NumPy's scalars of these kinds have a class for each dtype.
 _ONE_DTYPE = frozenset("biufc?")
 
@@ -182,10 +184,12 @@ class WatchedName(HeldName):
     __slots__ = ()
 
     def is_as(self, now: Any) -> bool:
-        """Return whether this is the same object; texts of variables are new each time."""
-        if type(now) is str and type(self.value) is str:
-            return now == self.value
-        return now is self.value
+        """Return whether this is the same object; numbers and texts may be new each time."""
+        if now is self.value:
+            return True
+        cls = type(now)
+        is_compared = cls is type(self.value) and cls in _COMPARED
+        return is_compared and frozen_key(now) == frozen_key(self.value)
 
     def restore(self) -> None:
         """Put the value back."""
@@ -203,11 +207,32 @@ class WatchedName(HeldName):
             return f"{now} == {None if self.value is GONE else self.value!r}"
         if isinstance(self.owner, CellType):
             place = f"{bind('cell', self.owner)}.cell_contents"
+        elif isinstance(self.owner, Members) and not isinstance(
+            self.owner.owner, ContextVar
+        ):  # as its `get`, in half the time
+            given = f"{bind('object', self.owner.owner)}, {self.key!r}"
+            place = f"{bind('getattr', getattr)}({given}, {bind('gone', GONE)})"
         else:
             place = f"{bind('names', self.owner)}[{self.key!r}]"
         if is_array(self.value) and not isinstance(self.value, np.generic):
             return f"{place} is {bind('array', self.value)}"
         return number_test(place, self.value, bind)
+
+
+class _Layout:
+    """Flags and strides of an array as texts: each look makes new objects of them."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __getitem__(self, key: str) -> str:
+        return str(getattr(self._array, key))
+
+    def get(self, key: str, _: Any) -> str:
+        """Return the text."""
+        return self[key]
 
 
 class WatchedNames(NamedTuple):
@@ -515,6 +540,8 @@ class Surroundings(Walk):
         # The function itself comes first.
         self._items: list[tuple[Any, str]] = [*items]
         self.walk(self._items)
+        for key in self.names & {"flags", "strides"}:
+            self._watch_layouts(key)
 
     def enters(self, value: Any, label: str) -> bool:
         """Watch an array or bytes; return whether to look at what the value holds."""
@@ -536,6 +563,15 @@ class Surroundings(Walk):
         if isinstance(value, type):
             return not self.is_foreign_class(value)
         return not isinstance(value, RuleTable)
+
+    def _watch_layouts(self, key: str) -> None:
+        """Watch how arrays lie in memory, or their flags."""
+        for value in [*self.seen.values()]:
+            if isinstance(value, np.ndarray):
+                layout = _Layout(value)
+                self.slots.append(
+                    WatchedName(layout, key, layout[key], f"{key} of an array")
+                )
 
     def look_at_object(self, value: Any, label: str) -> None:
         """Watch bytes, or the attributes of an object."""

@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -64,8 +65,9 @@ def generate(
     filename = f"{GENERATED}{title} {next(_versions)}>"
     lines = text.splitlines(True)
     for first, end in itertools.pairwise((0, *starts, len(lines))):
-        code = compile("".join(lines[first:end]), filename, "exec")
-        exec(_moved(code, first) if first else code, names)  # noqa: S102  # text of our own
+        piece = text if end - first == len(lines) else "".join(lines[first:end])
+        compiled = _compiled if len(piece) < _SHORT else _compiled.__wrapped__
+        exec(_placed(compiled(piece), filename, first), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, lines, filename)
     made = names[name]
     weakref.finalize(made, _gone.append, filename).atexit = False
@@ -81,13 +83,29 @@ _versions = itertools.count(1)
 _gone: deque[str] = deque()
 
 
-def _moved(code: CodeType, first: int) -> CodeType:
-    """Return the code of a piece, whose functions begin so many lines later in the file."""
+# Texts of more characters are of graphs, of which few are alike.
+_SHORT = 10_000
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> CodeType:
+    """Return the code of a text: operators whose schemas are alike have the same texts.
+
+    To compile one takes 300 us, to give its code another file 5.
+    """
+    return compile(text, GENERATED, "exec")
+
+
+def _placed(code: CodeType, filename: str, first: int) -> CodeType:
+    """Return code, with all code in it, of a file where it begins so many lines later."""
     parts = [
-        c.replace(co_firstlineno=c.co_firstlineno + first) if type(c) is CodeType else c
+        _placed(c, filename, first) if type(c) is CodeType else c
         for c in code.co_consts
     ]
-    return code.replace(co_consts=tuple(parts))
+    line = code.co_firstlineno + first
+    return code.replace(
+        co_consts=tuple(parts), co_filename=filename, co_firstlineno=line
+    )
 
 
 class GlobalNames:

@@ -331,7 +331,8 @@ def shared_results(
         for i, (r, value) in enumerate(zip(schema.returns, values, strict=True))
         for name, array in _arrays_in(f"output {i}", value)
     ]
-    groups = memory_groups([array for *_, array in (*named, *results)])
+    every = [array for *_, array in (*named, *results)]
+    groups = memory_groups(every) if len(every) > _FEW else [0] * len(every)
     # Group -> alias -> its arrays so far. Arrays of one alias may share memory.
     seen: dict[int, dict[str | None, list[tuple[str, Any]]]] = {}
     for i, (name, alias, array) in enumerate((*named, *results)):
@@ -349,6 +350,10 @@ def shared_results(
                     yield i - len(named), name, other
                     break
         near.setdefault(key, []).append((name, array))
+
+
+# So many arrays are compared in less time than they are put into groups.
+_FEW = 4
 
 
 def _of_other_alias(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 import gc
 import sys
-from collections import ChainMap, UserDict, UserList, UserString, deque
+from collections import ChainMap, UserDict, UserList, UserString, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from enum import Enum
+from enum import Enum, EnumType
 from functools import cache, cached_property, cmp_to_key, partial, partialmethod
 from operator import attrgetter, methodcaller
 from types import (
@@ -18,6 +18,7 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
+    GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
@@ -203,6 +204,8 @@ class Walk:
         self.holds(value, label)
         if value is sys.modules:
             return  # all that the process has; code names the modules that it uses
+        if isinstance(value, defaultdict):
+            self._members_of(value, ("default_factory",), label)
         if type(value) not in CONTAINERS:
             self._objects.append((value, label))
         is_mapping = isinstance(value, dict | MappingProxyType)
@@ -210,9 +213,12 @@ class Walk:
 
     def _namespace(self, value: Any, label: str) -> None:
         self._objects.append((value, label))
+        if isinstance(value, EnumType):
+            tables = ("_member_names_", "_member_map_", "_value2member_map_")
+            self.go_on([vars(value)[name] for name in tables if name in vars(value)])
 
     def _partial(self, value: partial[Any], label: str) -> None:
-        self.go_on([value.func, *value.args], label)
+        self._members_of(value, ("func", "args"), label)
         self._keywords(value.keywords, label)
         if value.__dict__:
             self._objects.append((value, label))
@@ -252,7 +258,9 @@ class Walk:
         if isinstance(own, dict) and "__wrapped__" in own:
             self._waiting.append((own["__wrapped__"], ""))
         if isinstance(value, Enum) and isinstance(own, dict):
-            self.go_on([own["_value_"]])
+            self._slot(own, "_value_", own["_value_"], str(value))
+        if isinstance(value, BaseException):
+            self._members_of(value, ("args",), label)
         if module_of(type(value)).startswith("numpy.polynomial."):
             self.go_on([own])
 
@@ -326,6 +334,14 @@ class Walk:
             self.reads(HeldName(owner, key, value, label))
             self._waiting.append((value, label))
 
+    def _members_of(self, value: Any, keys: Iterable[str], label: str) -> None:
+        """Take note of attributes that no namespace holds, as they are kept in C."""
+        for key in keys:
+            if self._is_new(value, key):
+                members = Members(value)
+                text = f"{label or type(value).__name__}.{key}"
+                self._slot(members, key, members[key], text)
+
     def _missing(self, owner: Any, key: str, label: str, found: Any) -> None:
         if not isinstance(owner, CellType) and self._is_new(owner, key):
             self.lacks(HeldName(owner, key, GONE, label), found)
@@ -355,6 +371,9 @@ class Walk:
             else:
                 here = {key for key in self.names if key in names}
             if is_foreign:
+                if is_plain:
+                    kept = [key for key in here - found if _is_kept(value, names, key)]
+                    self._members_of(value, kept, label)
                 for key in here - found if is_of_user else ():
                     self._shadows(before, key, names[key], label)
                 found |= here
@@ -394,10 +413,9 @@ class Walk:
         if is_of_user or isinstance(value, ModuleType):
             self.holds_object(value)
         if isinstance(value, type | FunctionType):
-            for key in self.names & _OF_DEFINITIONS:
-                if self._is_new(value, key):
-                    members = Members(value)
-                    self._slot(members, key, members[key], f"{value.__name__}.{key}")
+            self._members_of(value, self.names & _OF_DEFINITIONS, value.__name__)
+        if isinstance(value, FunctionType) and "__annotations__" in self.names:
+            self._members_of(value, ("__annotations__",), value.__name__)
 
     def _called_of(self, names: Mapping[str, Any]) -> set[str]:
         """Return the methods of a class that run without being named."""
@@ -430,9 +448,7 @@ class Walk:
         """Take note of an attribute that an object has in one of its namespaces."""
         text = f"{label}.{key}"
         if isinstance(item, MemberDescriptorType) and owner is not value:
-            if self._is_new(value, key):
-                members = Members(value)
-                self._slot(members, key, members[key], text)
+            self._members_of(value, (key,), label)
         elif key in UNNOTED and is_generated(item):
             self._waiting.append((item, ""))
         else:
@@ -484,8 +500,17 @@ class Walk:
     }
 
 
+def _is_kept(value: Any, names: Mapping[str, Any], key: str) -> bool:
+    """Return whether an object written in C keeps an attribute, which it may change."""
+    if key in _UNREAD or "__slots__" in names or not isinstance(names[key], _OF_C):
+        return False  # other libraries keep what they like in slots
+    found = names[key].__get__(value) if hasattr(value, key) else GONE
+    return type(found) in _LEAVES or found is getattr(value, key, GONE)
+
+
+_OF_C = (MemberDescriptorType, GetSetDescriptorType)
 # What Python itself puts into the namespace of a class.
-_UNREAD = frozenset(("__module__", "__dict__", "__weakref__", "__doc__"))
+_UNREAD = frozenset(("__module__", "__dict__", "__weakref__", "__doc__", "__class__"))
 # Names that may be missing, from which a namespace is watched for any new name.
 _MOST_MISSING = 16
 # Attributes of functions and classes that no namespace of theirs holds.
@@ -646,21 +671,27 @@ class HeldName(NamedTuple):
 
 
 class Members:
-    """Values that are not in a dict, as a mapping: of `__slots__` or a ContextVar."""
+    """Values that are not in a dict, as a mapping: of `__slots__`, C or a ContextVar.
 
-    __slots__ = ("_owner",)
+    Attributes
+    ----------
+    owner : object
+        It has the values as attributes, or is the ContextVar.
+    """
+
+    __slots__ = ("owner",)
 
     def __init__(self, owner: Any) -> None:
-        self._owner = owner
+        self.owner: Any = owner
 
     def get(self, key: str, default: Any) -> Any:
         """Return the value, or another one if there is none."""
-        if isinstance(self._owner, ContextVar):
+        if isinstance(self.owner, ContextVar):
             try:
-                return self._owner.get()  # its own default before this one
+                return self.owner.get()  # its own default before this one
             except LookupError:
                 return default
-        return getattr(self._owner, key, default)
+        return getattr(self.owner, key, default)
 
     def __getitem__(self, key: str) -> Any:
         return self.get(key, GONE)
@@ -669,10 +700,11 @@ class Members:
         return self[key] is not GONE
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(self._owner, ContextVar):
-            self._owner.set(value)
+        if isinstance(self.owner, ContextVar):
+            self.owner.set(value)
         else:
-            setattr(self._owner, key, value)
+            with suppress(AttributeError, TypeError):  # only C can set it
+                setattr(self.owner, key, value)
 
 
 def content(cell: CellType) -> Any:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
+from time import sleep
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -174,10 +175,29 @@ def is_held(operators: Mapping[str, Any], qualname: str) -> bool:
     if not _has_holder(operators, qualname):
         return False
     for generation in range(3):  # it may be garbage itself
-        gc.collect(generation)
+        _collect(generation)
         if not _has_holder(operators, qualname):
             return False
     return True
+
+
+def _collect(generation: int) -> None:
+    """Run the collector, once that of another thread is done.
+
+    Finalizers let other threads run. Until they are done, Python skips collections that
+    these ask for, and objects that are garbage by now seem to hold the operator.
+    """
+    for _ in range(_TIMES):
+        before = gc.get_stats()[generation]["collections"]
+        gc.collect(generation)
+        if gc.get_stats()[generation]["collections"] > before:
+            return
+        sleep(_SECONDS)
+
+
+# A finalizer may itself define an operator, so that the wait has an end.
+_TIMES = 100
+_SECONDS = 0.01
 
 
 def _has_holder(operators: Mapping[str, Any], qualname: str) -> bool:

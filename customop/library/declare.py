@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from customop.core.builtin_kinds import Formula
 from customop.core.dispatch import kernel_for
@@ -20,6 +20,8 @@ from customop.library.register import AnyOperator, resolve
 from customop.schema.tags import Tag
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 Keys = str | RuleKind | Iterable[str | RuleKind]
 
 
@@ -230,6 +232,12 @@ def _impl_in(
     return decorator
 
 
+@overload
+def get_kernel(
+    op: Operator[P, R], device_type: Literal["cpu", "CPU"]
+) -> Callable[P, R]: ...
+@overload
+def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Callable[..., Any]: ...
 def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Callable[..., Any]:
     """Return the kernel or rule of a kind, for example to wrap it.
 

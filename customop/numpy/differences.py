@@ -110,7 +110,7 @@ def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
         return _undiff.run(g, axis, n)
     found = _padded_diff(g, axis, n)
     # Of fewer than n elements there are no differences.
-    return found[part_of(axis, len(shape), length)]
+    return in_c_order(found[part_of(axis, len(shape), length)])
 
 
 diff: Operator[..., Any] = linear(

@@ -29,8 +29,8 @@ from customop.numpy.arguments import (
     is_one,
     refuse,
     same_shape,
+    spread,
     typical,
-    widened,
 )
 from customop.numpy.arrange import writable_diagonal
 from customop.numpy.create import eye
@@ -347,13 +347,13 @@ def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
     """Broadcast a gradient with missing axes to the operand."""
     own = [x.shape[term.index(c)] for c in letters]
     if not reached and isinstance(found, OF_NUMPY):  # a third of the time
-        return widened(found, tuple(own), None, keepdims=True)
+        return spread(found, tuple(own), None, keepdims=True)
     lengths = dict(zip(reached, found.shape, strict=True))
     wide = np.reshape(found, [lengths.get(c, 1) for c in letters])
     shape = [m if is_one(n) else n for m, n in zip(wide.shape, own, strict=True)]
     if same_shape(wide.shape, shape):
         return wide
-    return widened(wide, tuple(shape), None, keepdims=True)
+    return spread(wide, tuple(shape), None, keepdims=True)
 
 
 def _on_diagonal(found: Any, letters: str, term: str) -> Any:

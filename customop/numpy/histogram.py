@@ -32,6 +32,7 @@ from customop.numpy.arguments import (
     is_below,
     is_empty,
     is_known,
+    need_elements,
     numpy_refuses,
     product,
     shape_of,
@@ -228,6 +229,10 @@ def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     if tuple(weights.shape) != tuple(x.shape):
         places = np.zeros(typical(x.shape), int)
         numpy_refuses(np.bincount, places, weights, do="give a weight for each element")
+    if is_empty(x.shape):  # NumPy counts nothing, in integers
+        return bincount(x, length)
+    if getattr(x.shape[0], "hint", None) is not None:
+        need_elements("np.bincount with weights", x.shape)
     if is_open:
         return _bin_sum_all(_real_weights(weights), x)
     return bin_sum(_real_weights(weights), x, length)

@@ -317,6 +317,49 @@ _divide = whole_operator(
 )
 
 
+# With p = s * q + r, where * is the product of polynomials, the tangents of s and r are
+# quotient and remainder of p' - s * q'. The transpose of a division is one, too: its
+# polynomials run backward. So graphs for any sizes have the bits of those for one.
+
+
+def _note_division(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.like = inputs
+    ctx.save_for_backward(inputs[1], output[0])
+
+
+def _divide_backward(ctx: Any, by_quotient: Any, by_rest: Any) -> tuple[Any, Any]:
+    q, quotient = ctx.saved_arrays
+    count, degree = by_rest.shape[0], larger(q.shape[0] - 1, 0)
+    steps = larger(count - degree, 0)
+
+    def part(x: Any, start: Any, length: Any) -> Any:
+        return getitem(x, _counted_up(start, start + length, by_rest, q))
+
+    moved = part(convolve(by_rest, q[::-1], "full"), degree, steps)
+    turned = (part(by_quotient, 0, steps) - moved)[::-1]
+    first = part(_divide(np.pad(turned, (0, degree)), q)[0], 0, steps)
+    by_p = by_rest + np.pad(first[::-1], (0, count - steps))
+    taken = convolve(by_p, quotient[::-1], "full")
+    taken = np.pad(taken, (0, larger(degree + 1 - count, 0)))
+    by_q = -part(taken, quotient.shape[0] - 1, q.shape[0])
+    return fit(by_p, ctx.like[0]), fit(by_q, ctx.like[1])
+
+
+_divide.register_autograd(_divide_backward, setup_context=_note_division)
+
+
+@_divide.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    p, q = primals
+    quotient, rest = _divide(p, q)
+    moved, by_q = tangents
+    if by_q is not None:
+        taken = convolve(quotient, by_q, "full")
+        part = taken[taken.shape[0] - p.shape[0] :]
+        moved = -part if moved is None else moved - part
+    return (quotient, rest), tuple(map(fit, _divide(moved, q), (quotient, rest)))
+
+
 def _divided(p: Any, q: Any) -> tuple[Any, Any]:
     """Divide polynomials of any sizes: the first coefficients are a linear system."""
     count, degree = p.shape[0], q.shape[0] - 1

@@ -46,8 +46,8 @@ from customop.numpy.arguments import (
     product,
     reduced_axes,
     shape_of,
+    spread,
     typical,
-    widened,
     with_size,
 )
 from customop.numpy.rules import (
@@ -294,10 +294,10 @@ mean_.register_kernel("cpu", prepared(_quick_mean, _prepare_mean))
 
 def _mean_pull(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:
     count = product(x_shape if axis is None else [x_shape[i] for i in axis])
-    return widened(g / larger(count, 1), x_shape, axis, keepdims)
+    return spread(g / larger(count, 1), x_shape, axis, keepdims)
 
 
-register_linear(sum_, widened)
+register_linear(sum_, spread)
 register_linear(mean_, _mean_pull)
 serve_cast(np.sum, sum_, np.add)
 

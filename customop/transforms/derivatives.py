@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -257,6 +257,8 @@ def hvp(
 
 
 # ---- matrices of derivatives, by vjp, jvp and vmap ----
+# Their results are Any, since annotations cannot name them: `tests/typing/fail/jacobians.py`
+# shows what both checkers make of overloads. Only the plugin for mypy types them.
 
 
 P = ParamSpec("P")
@@ -351,20 +353,20 @@ def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
 
 @overload
 def jacrev(
-    fn: Callable[P, R],
+    fn: Callable[Concatenate[T, P], R],
     argnums: int | Sequence[int] = 0,
     has_aux: Literal[False] = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[P, Any]: ...
+) -> Callable[Concatenate[T, P], Any]: ...
 @overload
 def jacrev(
-    fn: Callable[P, tuple[R, Aux]],
+    fn: Callable[Concatenate[T, P], tuple[R, Aux]],
     argnums: int | Sequence[int] = 0,
     *,
     has_aux: Literal[True],
     chunk_size: int | None = None,
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Callable[Concatenate[T, P], tuple[Any, Aux]]: ...
 @takes_names_of_others(argnum="argnums")
 def jacrev(
     fn: Callable[P, Any],
@@ -471,20 +473,20 @@ def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
 
 @overload
 def jacfwd(
-    fn: Callable[P, R],
+    fn: Callable[Concatenate[T, P], R],
     argnums: int | Sequence[int] = 0,
     has_aux: Literal[False] = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[P, Any]: ...
+) -> Callable[Concatenate[T, P], Any]: ...
 @overload
 def jacfwd(
-    fn: Callable[P, tuple[R, Aux]],
+    fn: Callable[Concatenate[T, P], tuple[R, Aux]],
     argnums: int | Sequence[int] = 0,
     *,
     has_aux: Literal[True],
     chunk_size: int | None = None,
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Callable[Concatenate[T, P], tuple[Any, Aux]]: ...
 @takes_names_of_others(argnum="argnums")
 def jacfwd(
     fn: Callable[P, Any],
@@ -579,7 +581,9 @@ def jacfwd(
 
 
 @takes_names_of_others(argnum="argnums")
-def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
+def hessian(
+    fn: Callable[Concatenate[T, P], R], argnums: int | Sequence[int] = 0
+) -> Callable[Concatenate[T, P], Any]:
     """Make a function that computes the matrix of second derivatives of `fn`.
 
     Parameters

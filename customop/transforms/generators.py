@@ -253,16 +253,20 @@ def _is_system(source: Any) -> bool:
 
 def _raw_state(source: Any) -> Any:
     if _is_system(source):
-        raise ArgumentError(
-            f"the function can reach {name_of(source)}, whose draws cannot be repeated",
-            do="use random.Random(), or draw outside and pass the numbers",
-        )
+        raise _cannot_repeat(source)
     if source is np.random:
         return np.random.get_state()  # noqa: NPY002  # what is watched
     if hasattr(source, "getstate"):  # Python's
         return source.getstate()
     known = bits_of(source)
     return known.get_state() if hasattr(known, "get_state") else known.state
+
+
+def _cannot_repeat(source: Any) -> ArgumentError:
+    return ArgumentError(
+        f"the function can reach {name_of(source)}, whose draws cannot be repeated",
+        do="use random.Random(), or draw outside and pass the numbers",
+    )
 
 
 @contextmanager
@@ -288,6 +292,9 @@ def set_states(states: Sequence[tuple[Any, Any]]) -> None:
             source.set_state(state)
         elif hasattr(source, "setstate"):  # Python's
             source.setstate(state)
+        elif hasattr(source, "spawn_key"):  # a sequence of seeds
+            if source.state != state:
+                raise _cannot_repeat(source)
         else:
             bits_of(source).state = copy.deepcopy(state)
 
@@ -376,7 +383,8 @@ def _is_source(item: Any) -> bool:
     if module is None:
         return False
     classes = (module.Generator, module.RandomState, module.BitGenerator)
-    return item is module or issubclass(cls, classes)
+    # What a sequence of seeds spawns depends on how much it has spawned.
+    return item is module or issubclass(cls, (*classes, module.SeedSequence))
 
 
 # Classes of most values that a search meets: a third of its time.

@@ -569,6 +569,8 @@ class Fresh:
         memory, is_shared = _memory_of(grad)
         if is_shared or id(memory) in self._seen:
             return grad.copy()
+        if not grad.shape and not grad.box_is_scalar:
+            return grad[()]
         self._seen.add(id(memory))
         # In its first run, a formula gets read-only cotangents.
         is_sealed = type(grad.box_place) is Pinned and grad.box_place.is_sealed
@@ -576,18 +578,14 @@ class Fresh:
 
 
 def _memory_of(value: Any) -> tuple[Any, bool]:
-    """Return the array that holds the elements of a tracer, and whether they are shared.
-
-    They are shared if the array is broadcast, or is a view of an array without data.
-    """
+    """Return the array that holds the elements of a tracer, and whether it is a view."""
     is_view = False
     while is_traced(value):
         is_view = is_view or type(value.box_place) is tuple
         value = value.below
     if not isinstance(value, np.ndarray):
         return value, is_view
-    axes = zip(value.shape, value.strides, strict=True)
-    is_broadcast = any(stride == 0 and length > 1 for length, stride in axes)
+    is_view = value.base is not None
     while isinstance(value.base, np.ndarray):
         value = value.base
-    return value, is_broadcast
+    return value, is_view

@@ -54,6 +54,41 @@ def test_a_program_as_it_is(name: str) -> None:
         )
 
 
+def _logsumexp(x: Any) -> Any:
+    return np.log(np.sum(np.exp(x)))
+
+
+def test_rules_written_by_hand_are_plain_code() -> None:
+    """Hessians of log sum exp are diag(p) - p p^T for the softmax p."""
+    p = np.exp(X) / np.exp(X).sum()
+    reverse, forward, one = (
+        co.custom_vjp(_logsumexp),
+        co.custom_jvp(_logsumexp),
+        co.custom_jvp(_logsumexp),
+    )
+
+    def fwd(x: Any) -> Any:
+        y = np.log(np.sum([np.exp(v) for v in x]))
+        return y, (x, y)
+
+    def bwd(kept: Any, g: Any) -> Any:
+        x, y = kept
+        return (np.full(x.shape, g) * np.exp(x - np.full(x.shape, y)),)
+
+    def push(primals: Any, tangents: Any) -> Any:
+        y = _logsumexp(*primals)
+        terms = [t * np.exp(x - y) for x, t in zip(*primals, *tangents, strict=True)]
+        return y, np.sum(terms)
+
+    reverse.defvjp(fwd, bwd)
+    forward.defjvp(push)
+    one.defjvps(lambda t, y, x: np.sum([t[i] * np.exp(x[i] - y) for i in range(3)]))
+    for f in (reverse, forward, one):
+        np.testing.assert_allclose(co.grad(f)(X), p)
+        for twice in (co.hessian(f), co.jacrev(co.grad(f)), co.jacfwd(co.jacfwd(f))):
+            np.testing.assert_allclose(twice(X), np.diag(p) - np.outer(p, p))
+
+
 def listed(x: Any) -> Any:
     return np.sum(np.array([x[0], x[1]]) ** 2)
 

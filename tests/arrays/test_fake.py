@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import customop as co
@@ -53,12 +53,14 @@ def arrays(draw: Any) -> np.ndarray:
 
 
 @given(arrays())
+@settings(deadline=None)
 def test_fake_like_has_the_strides_of_empty_like(x: np.ndarray) -> None:
     """Shape, dtype and strides are those that np.empty_like gives."""
     assert facts(co.fake_like(x)) == facts(np.empty_like(x))
 
 
 @given(arrays())
+@settings(deadline=None)
 def test_fake_like_of_a_fake_array(x: np.ndarray) -> None:
     """A fake array has the facts of the real one."""
     fake = FakeArray(x.shape, x.dtype, x.strides)
@@ -66,12 +68,14 @@ def test_fake_like_of_a_fake_array(x: np.ndarray) -> None:
 
 
 @given(arrays(), st.sampled_from(["f4", "u1"]))
+@settings(deadline=None)
 def test_fake_like_with_dtype(x: np.ndarray, dtype: str) -> None:
     """Another dtype keeps the order of the axes."""
     assert facts(co.fake_like(x, dtype=dtype)) == facts(np.empty_like(x, dtype=dtype))
 
 
 @given(arrays(), st.data())
+@settings(deadline=None)
 def test_fake_like_with_shape(x: np.ndarray, data: Any) -> None:
     """Another shape keeps the order where the number of axes is the same."""
     shape = tuple(data.draw(st.lists(st.integers(0, 3), max_size=4)))
@@ -79,6 +83,7 @@ def test_fake_like_with_shape(x: np.ndarray, data: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=4))
+@settings(deadline=None)
 def test_new_fake_array_is_as_np_empty(shape: list[int]) -> None:
     """Without strides a fake array is in C order."""
     assert facts(FakeArray(shape)) == facts(np.empty(shape))
@@ -108,6 +113,7 @@ def test_no_length(shape: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=4), st.data())
+@settings(deadline=None)
 def test_order_of_axes(shape: list[int], data: Any) -> None:
     """With an order a fake array is as an array of NumPy's whose axes were moved."""
     order = data.draw(st.permutations(range(len(shape))))

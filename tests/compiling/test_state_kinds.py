@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.state_in_c import KINDS_IN_C
 from tests.compiling.state_kinds import MORE_KINDS, REFUSED_KINDS
 
 X = np.array([0.5, -1.0, 2.0])
@@ -368,6 +369,11 @@ def test_a_change_is_noticed_or_refused(name: str, has_name: bool) -> None:
 @pytest.mark.parametrize("name", MORE_KINDS)
 def test_further_changes_are_noticed(name: str, has_name: bool) -> None:
     _notices(name, *MORE_KINDS[name], has_name)
+
+
+@pytest.mark.parametrize("name", KINDS_IN_C)
+def test_changes_of_objects_written_in_c_are_noticed(name: str) -> None:
+    _notices(name, *KINDS_IN_C[name], has_name=True)
 
 
 @pytest.mark.parametrize("name", REFUSED_KINDS)

@@ -49,6 +49,8 @@ class Library:
         The array of NumPy with the elements of one.
     watch : callable, optional
         Makes, for a sample, a context in which it runs.
+    all_to_numpy : callable, optional
+        As `to_numpy`, for a list in which other values may be, if that is faster.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class Library:
         enclose: Callable[[Any], Any],
         to_numpy: Callable[[Any], Any],
         watch: Callable[[Sample], AbstractContextManager[Any]] = nullcontext,
+        all_to_numpy: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
         self.cls = cls
         self.enclose = enclose
         self.to_numpy = to_numpy
         self.watch = watch
+        self.all_to_numpy = all_to_numpy or (lambda xs: [*map(self.numbers, xs)])
         self.refused = dict(listed(name))
 
     def of(self, value: Any) -> Any:
@@ -89,7 +93,7 @@ class Library:
         try:
             with self.watch(sample):
                 out = checks.leaves(run())
-            found = [self.numbers(x) for x in out]
+            found = [np.asarray(x) for x in self.all_to_numpy(out)]
         except Exception as error:
             if is_listed:
                 return

@@ -7,6 +7,7 @@ import gc
 import importlib
 import random
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core import redefine
 from customop.core.redefine import is_held
 from customop.core.registry import namespaces, operators
 
@@ -328,13 +330,54 @@ USES: list[Callable[[Any], Any]] = [
 ]
 
 
+def test_a_name_is_free_while_another_thread_collects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python skips a collection that is asked for while finalizers of another one wait."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Waits:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            begun.set()
+            may_end.wait(60)
+
+    def collect() -> None:
+        Waits()
+        gc.collect()
+
+    def define(factor: float) -> co.Operator[..., Any]:
+        fn = lambda x: x * factor
+        schema = "(Array x) -> Array"
+        return co.custom_op("rerun::free", fn, mutates_args=(), schema=schema)
+
+    def lost() -> None:
+        held: list[Any] = [define(2.0)]
+        held.append(held)
+
+    thread = threading.Thread(target=collect)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        may_end.set()
+        thread.join()
+
+    monkeypatch.setattr(redefine, "sleep", wait)
+    lost()
+    thread.start()
+    begun.wait(60)
+    assert define(3.0)(X).tolist() == [3.0, 3.0]
+    assert len(waits) == 1
+
+
 @pytest.fixture
-def _few_objects() -> Iterator[None]:
+def _few_objects() -> None:
     """Collections that go over what a test makes alone: other objects do not hold it."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.exhaustive

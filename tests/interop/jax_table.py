@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import customop as co
@@ -13,17 +14,24 @@ _MODES = {BOTH: "yes", ("rev",): "reverse mode", ("fwd",): "forward mode", (): "
 
 
 def cases_table() -> str:
-    """A row for each case of the tests."""
+    """Return a row for each function of the tests and what passes with it."""
     rows = [["function", "jit", "check_grads", "vmap"], ["---"] * 4]
     for name, case in CASES.items():
         is_operator = isinstance(case.fn, co.Operator)
-        title = f"`{case.fn.name}{case.fn.schema}`" if is_operator else f"NumPy: {name}"
-        rows.append([title, "yes", _MODES[case.modes], "yes"])
+        if is_operator:
+            # A class by its name alone; the module is that of the tests.
+            schema = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", str(case.fn.schema))
+            title = f"`{case.fn.name}{schema}`"
+        else:
+            title = f"NumPy: {name.replace('_', ' ')}"
+        row = [title, "yes", _MODES[case.modes], "yes"]
+        if row not in rows:  # an operator may have several cases
+            rows.append(row)
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def text() -> str:
-    """Both tables."""
+    """Return both tables."""
     return f"{cases_table()}\n{errors_table('jax', 'arrays of JAX')}"
 
 

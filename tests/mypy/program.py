@@ -145,14 +145,16 @@ def write(folder: Path, files: dict[str, str]) -> None:
 _SERVER = """\
 import io, json, sys
 from mypy.dmypy_server import Server
+from mypy.find_sources import create_source_list
 from mypy.main import process_options
-given = ["-i", "-v", "-v", "--no-error-summary", "--cache-dir=/dev/null"]
-sources, options = process_options(given + sys.argv[1:], server_options=True)
+given = ["-i", "-v", "-v", "--no-error-summary", "--cache-dir=/dev/null", "."]
+_, options = process_options(given, server_options=True)
 sys.stderr = log = io.StringIO()
 server = Server(options, "status.json")
-for _ in sys.stdin:
+for line in sys.stdin:
     log.seek(0)
     log.truncate()
+    sources = create_source_list(json.loads(line), options, server.fscache)
     done = server.check(sources, export_types=False, is_tty=False, terminal_width=80)
     print(json.dumps({"said": done["out"], "log": log.getvalue()}), flush=True)
 """
@@ -161,9 +163,10 @@ for _ in sys.stdin:
 class Daemon:
     """mypy's daemon over files of a folder, with what it checks again."""
 
-    def __init__(self, folder: Path, *files: str) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER, *files],
+            [sys.executable, "-c", _SERVER],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -176,11 +179,11 @@ class Daemon:
     def __exit__(self, *exc: object) -> None:
         self._process.communicate()
 
-    def check(self) -> tuple[list[str], set[str]]:
-        """The lines that it prints, and the modules that it checks."""
+    def check(self, *files: str) -> tuple[list[str], set[str]]:
+        """The lines that it prints for these files alone, and the modules that it checks."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{json.dumps(files)}\n")
         self._process.stdin.flush()
         found: dict[str, Any] = json.loads(self._process.stdout.readline())
         changed = re.findall(r"update single '(\w+)'", found["log"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,15 @@ EDITS: list[tuple[str, dict[str, str], int]] = [
 
 
 @pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for all tests: it takes 7 s to read NumPy and this package."""
+    folder = tmp_path_factory.mktemp("daemon")
+    write(folder, {"mypy.ini": CONFIG})
+    with Daemon(folder) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
 def cold(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     """The lines that mypy prints after each edit if it sees all files the first time."""
     said = []
@@ -136,14 +146,13 @@ def test_warm_runs_say_what_cold_runs_say(folder, cold):
         assert (what, said) == (what, expected)
 
 
-def test_the_daemon_says_what_cold_runs_say(folder, cold):
+def test_the_daemon_says_what_cold_runs_say(daemon, cold):
     """The daemon, which checks changed modules only, prints the same as a cold run."""
-    write(folder, START)
-    with Daemon(folder, *START) as daemon:
-        for (what, files, _), expected in zip(EDITS, cold, strict=True):
-            write(folder, files)
-            said, _ = daemon.check()
-            assert (what, sorted(said)) == (what, expected)
+    write(daemon.folder, START)
+    for (what, files, _), expected in zip(EDITS, cold, strict=True):
+        write(daemon.folder, files)
+        said, _ = daemon.check(*START)
+        assert (what, sorted(said)) == (what, expected)
 
 
 # ---- modules that are checked again ----
@@ -214,16 +223,15 @@ def test_a_warm_run_checks_what_depends_on_an_edit(folder):
         assert (what, len(errors(said))) == (what, count)
 
 
-def test_the_daemon_checks_what_depends_on_an_edit(folder):
+def test_the_daemon_checks_what_depends_on_an_edit(daemon):
     """The daemon checks no more modules than a warm run, and reports the same."""
-    write(folder, PROGRAM)
-    with Daemon(folder, *PROGRAM) as daemon:
-        daemon.check()
-        for what, text, again, count in CHANGES:
-            write(folder, {"op_0.py": text})
-            said, checked = daemon.check()
-            assert (what, checked - {"op_0", *again}) == (what, set())
-            assert (what, len(errors(said))) == (what, count)
+    write(daemon.folder, PROGRAM)
+    daemon.check(*PROGRAM)
+    for what, text, again, count in CHANGES:
+        write(daemon.folder, {"op_0.py": text})
+        said, checked = daemon.check(*PROGRAM)
+        assert (what, checked - {"op_0", *again}) == (what, set())
+        assert (what, len(errors(said))) == (what, count)
 
 
 # ---- edits at random ----
@@ -254,20 +262,23 @@ def _module(number: int, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_edits_at_random_leave_nothing_stale(folder, cache, seed):
+def test_edits_at_random_leave_nothing_stale(folder, cache, daemon, seed):
     """After many edits, warm runs and the daemon print what a cold run prints."""
     rng = random.Random(seed)
     names = [f"m{i}.py" for i in range(6)]
-    write(folder, {name: _module(i, rng) for i, name in enumerate(names)})
+    files = {name: _module(i, rng) for i, name in enumerate(names)}
     shutil.copytree(cache, folder / "cold")
-    with Daemon(folder, *names) as daemon:
-        for _ in range(4):
-            run(folder, folder / "cache", *names)
-            daemon.check()
-            number = rng.randrange(len(names))
-            write(folder, {names[number]: _module(number, rng)})
-        warm = run(folder, folder / "cache", *names)
-        live, _ = daemon.check()
+    for _ in range(4):
+        write(folder, files)
+        write(daemon.folder, files)
+        run(folder, folder / "cache", *names)
+        daemon.check(*names)
+        number = rng.randrange(len(names))
+        files = {names[number]: _module(number, rng)}
+    write(folder, files)
+    write(daemon.folder, files)
+    warm = run(folder, folder / "cache", *names)
+    live, _ = daemon.check(*names)
     expected = sorted(run(folder, folder / "cold", *names))
     assert sorted(warm) == expected
     assert sorted(live) == expected

@@ -109,6 +109,24 @@ _PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
         _LINE,
     ),
 }
+# Name -> function whose gradient is taken, its array.
+_GRADIENTS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "squares": (lambda a: np.sum(a * a), np.asfortranarray(_X[:4, :3])),
+    "column by row": (lambda a: np.sum(a @ a.T), _X[:7, :1]),
+    "outer": (lambda a: np.sum(np.outer(a, a)), _LINE[:7]),
+    "mean of a product": (lambda a: np.mean(a.T @ a), _X[::-1]),
+    "squares of sums": (lambda a: np.sum(np.sum(a, axis=0) ** 2), _X.T),
+    "tan of var": (lambda a: np.sum(np.tan(np.var(a, axis=1))), _X),
+    "running sums": (lambda a: np.var(np.cumsum(a, axis=1)), _X.T[:, ::-1]),
+    "steps": (lambda a: np.sum(np.diff(a, axis=1) ** 2), np.asfortranarray(_X)),
+    "quotient": (lambda a: np.sum(np.polydiv(a, [1.0, 2.0, 3.0])[0] ** 2), _X[0]),
+    "remainder": (lambda a: np.sum(np.polydiv(a, [2.0, 3.0])[1] ** 2), _LINE),
+    "least squares": (
+        lambda a: np.sum(np.linalg.lstsq(a[:, :3], a[:, 3])[0]),
+        _X.astype("f4"),
+    ),
+    "array without axes": (np.sum, np.array(2.0)),
+}
 _DTYPES = ("f8", "f4", "f2", "c16", "c8", "i8", "i4")
 
 
@@ -133,6 +151,48 @@ def test_bits_of_every_dtype_and_layout(name: str) -> None:
     assert compared > 10
 
 
+@pytest.mark.parametrize("name", _GRADIENTS)
+def test_gradients_of_graphs_have_the_bits_of_plain_ones(name: str) -> None:
+    """Class, dtype, strides and every bit, traced in each way and compiled."""
+    program, array = _GRADIENTS[name]
+    slope = co.grad(program)
+    expected = slope(array)
+    graphs = [
+        co.make_fx(slope)(array),
+        co.make_fx(slope, "fake")(array),
+        co.make_fx(slope, "symbolic")(array),
+        co.compile(slope),
+        co.compile(slope, backend="numpy"),
+    ]
+    for graph in graphs:
+        _assert_equal(graph(array), expected)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 9])
+def test_divided_polynomials_have_the_derivatives_of_differences(count: int) -> None:
+    """Also where the divisor is longer, and of mixed and complex coefficients."""
+    rng = np.random.default_rng(count)
+    for dtype in (np.float64, np.complex128):
+        p, q = (rng.standard_normal(n) + 1.5 for n in (count, 3))
+        p = p.astype(dtype) * (1 if dtype is np.float64 else 1 + 0.5j)
+
+        def total(p: Any, q: Any) -> Any:
+            first, rest = np.polydiv(p, q)
+            return np.sum(np.abs(first) ** 2) + np.sum(np.abs(rest + rest[-1]) ** 2)
+
+        by_p, by_q = co.grad(total, (0, 1))(p, q)
+        for k in range(3):
+            step = np.eye(3)[k] * 1e-6
+            slope = (total(p, q + step) - total(p, q - step)) / 2e-6
+            np.testing.assert_allclose(by_q[k], slope, rtol=1e-6, atol=1e-6)
+            _, moved = co.jvp(lambda q, p=p: total(p, q), (q,), (step,))
+            np.testing.assert_allclose(moved, slope * 1e-6, rtol=1e-6, atol=1e-12)
+        for k in range(count):
+            step = np.eye(count)[k].astype(dtype) * 1e-6
+            slope = (total(p + step, q) - total(p - step, q)) / 2e-6
+            np.testing.assert_allclose(by_p[k].real, slope, rtol=1e-6, atol=1e-6)
+
+
 def _agrees_where_taken(program: Callable[[Any], Any], array: np.ndarray) -> bool:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -154,13 +214,17 @@ def assert_same(
     if compiles:
         found.append(co.compile(program)(array))
     for result in found:
-        assert type(result) is type(expected)
-        pairs = zip(_parts(result), _parts(expected), strict=True)
-        for y, wanted in pairs:
-            assert type(y) is type(wanted)
-            assert y.dtype == wanted.dtype
-            assert y.strides == wanted.strides
-            assert _bytes(y) == _bytes(wanted)
+        _assert_equal(result, expected)
+
+
+def _assert_equal(result: Any, expected: Any) -> None:
+    assert type(result) is type(expected)
+    pairs = zip(_parts(result), _parts(expected), strict=True)
+    for y, wanted in pairs:
+        assert type(y) is type(wanted)
+        assert y.dtype == wanted.dtype
+        assert y.strides == wanted.strides
+        assert _bytes(y) == _bytes(wanted)
 
 
 def _bytes(array: Any) -> bytes:

@@ -30,6 +30,7 @@ def is_hidden(sign: str) -> bool:
 
 
 @given(TEXTS)
+@settings(deadline=None)
 def test_what_does_not_show_is_written_out(text: str) -> None:
     """Controls, marks of direction and lone surrogates are escapes; others stay."""
     shown = visible(text)
@@ -53,7 +54,7 @@ def blocks_of(a: str, b: str) -> list[object]:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS)
 def test_texts_stay_texts(a: str, b: str) -> None:
     """The elements of a page do not depend on its texts, and its texts are all there."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import customop as co
@@ -260,6 +260,7 @@ def test_reduction_vmap_of_rows_without_axes() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.booleans())
+@settings(deadline=None)
 def test_reduction_vmap_of_any_shape(shape: list[int], keep: bool) -> None:
     """Empty batches and empty rows are reduced too."""
     x = np.arange(math.prod(shape), dtype=float).reshape(shape)

@@ -221,6 +221,8 @@ def _sources() -> Iterator[tuple[str, str]]:
 
 def _uses(text: str) -> set[str]:
     """Dotted names in a source that begin with its name of the module CuPy."""
+    if not re.search(r"\bimport .*cupy|\bcp: Any", text):
+        return set()
     tree = ast.parse(text)
     aliases = {"cp"} if "cp: Any" in text else set()
     for node in ast.walk(tree):

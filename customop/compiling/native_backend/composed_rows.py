@@ -151,6 +151,10 @@ def rolled(
     found = plan.result(node, x.shape, x.dtype, [np.empty_like(x)])
     if not x.size:
         return
+    axes = [i for i, (by, n) in enumerate(zip(moves, x.shape, strict=True)) if by % n]
+    if len(axes) == 1 and x.flags.c_contiguous:
+        _rolled_along(plan, x, found, moves[axes[0]] % x.shape[axes[0]], axes[0])
+        return
     pairs = []
     for by, n in zip(moves, x.shape, strict=True):
         k = by % n
@@ -159,6 +163,22 @@ def rolled(
     for parts in product(*pairs):
         given, place = zip(*parts, strict=True) if parts else ((), ())
         plan.copy(x[given], found[place])
+
+
+def _rolled_along(
+    plan: TablePlan, x: AnyArray, found: AnyArray, k: int, axis: int
+) -> None:
+    """Emit one copy of all items, moved in memory, and one of those that come around."""
+    rest = x.shape[axis] - k
+    far = min(k, rest) * prod(x.shape[axis + 1 :])
+    ahead, behind = slice(far, None), slice(-far)
+    given, place = (behind, ahead) if k <= rest else (ahead, behind)
+    plan.copy(x.reshape(-1)[given], found.reshape(-1)[place])
+    whole = (slice(None),) * axis
+    if k <= rest:
+        plan.copy(x[(*whole, slice(rest, None))], found[(*whole, slice(k))])
+    else:
+        plan.copy(x[(*whole, slice(rest))], found[(*whole, slice(k, None))])
 
 
 def padded(

@@ -220,7 +220,7 @@ def accept_errstate(program: NativeProgram) -> bool:
     now = np.geterr()
     counted = sum(flags[name] for name, how in now.items() if how != "ignore")
     program.hold_errstate(settings)
-    program.header[tables.COUNTED] = counted
+    program.header[tables.COUNTED] = counted | program.always_counted
     program.header[tables.ERRSTATE] = id(settings)
     return True
 

@@ -63,4 +63,5 @@ def with_drawn_inputs(module: GraphModule, build: Callable[[GraphModule], Run]) 
 
     made: Any = forward
     made.explain, made.code = getattr(run, "explain", list), getattr(run, "code", None)
+    made.release = getattr(run, "release", None)
     return made  # type: ignore[no-any-return]  # a function

@@ -132,30 +132,34 @@ def _runs(table: Table) -> Generator[list[tuple[int, _FusedRow]]]:
     """Find runs of rows of one length and kind whose memory is the same or apart."""
     run: list[tuple[int, _FusedRow]] = []
     memory: RunMemory | None = None
-    like: Any = None
     lines = 0
     for number in range(len(table.rows)):
         row = _row_of(table, number)
-        fits = (
-            memory is not None
-            and row is not None
-            and (row.length, row.kind) == like
-            and lines < (_MOST_SINGLE if row.length == 1 else _MOST)
-            and memory.takes(row.operands)
-        )
+        fits = False
+        if row is not None and run and _is_like(row, run[0][1]):
+            if memory is None:  # a run of one row so far, and most end so
+                memory = _begun(run[0][1])
+            most = _MOST_SINGLE if row.length == 1 else _MOST
+            fits = memory is not None and lines < most and memory.takes(row.operands)
         if not fits:
             if len(run) > 1:
                 yield run
             run, memory, lines = [], None, 0
-            if row is not None:
-                like = row.length, row.kind
-                begun = RunMemory(row.length, _SIZES[row.kind])
-                memory = begun if begun.takes(row.operands) else None
-        if row is not None and memory is not None:
+        if row is not None:
             run.append((number, row))
             lines += _length_of_code(row.name)
     if len(run) > 1:
         yield run
+
+
+def _is_like(row: _FusedRow, first: _FusedRow) -> bool:
+    return row.length == first.length and row.kind == first.kind
+
+
+def _begun(row: _FusedRow) -> RunMemory | None:
+    """Return the memory of a run that begins; None if the row is to stay alone."""
+    memory = RunMemory(row.length, _SIZES[row.kind])
+    return memory if memory.takes(row.operands) else None
 
 
 class RunMemory:

@@ -61,10 +61,13 @@ class MemoryPlan:
     ----------
     nbytes : int
         The size of all blocks.
+    chunks : list of array of uint8
+        The memory of all blocks.
     """
 
     def __init__(self) -> None:
         self.nbytes: int = 0
+        self.chunks: list[np.ndarray[Any, Any]] = []
         self._free: dict[int, list[Block]] = {}
         self._chunk: np.ndarray[Any, Any] = _aligned(0)
         self._end: int = 0
@@ -82,12 +85,16 @@ class MemoryPlan:
         size = max(-(-nbytes // _ALIGNED) * _ALIGNED, _ALIGNED)
         self.nbytes += size
         if size > _SMALL:
-            return Block(_aligned(size), 0, size)
+            return Block(self._new_chunk(size), 0, size)
         if self._end + size > len(self._chunk):
-            self._chunk, self._end = _aligned(_CHUNK), 0
+            self._chunk, self._end = self._new_chunk(_CHUNK), 0
         block = Block(self._chunk, self._end, size)
         self._end += size
         return block
+
+    def _new_chunk(self, size: int) -> np.ndarray[Any, Any]:
+        self.chunks.append(_aligned(size))
+        return self.chunks[-1]
 
     def release(self, block: Block) -> None:
         """Note that a value in a block was read for the last time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -15,6 +16,7 @@ from customop.compiling.backends import build as build_code
 from customop.compiling.capture import SettledGraph
 from customop.compiling.native_backend.composed_rows import RULES_OF_STEPS
 from customop.compiling.native_backend.control_rows import RULES_OF_CONTROL
+from customop.compiling.native_backend.core_rows import RULES_OF_CORES
 from customop.compiling.native_backend.door import (
     CHANGED,
     RUNNING,
@@ -59,9 +61,14 @@ _RULES: Final = {
     **RULES,
     **RULES_OF_STEPS,
     **RULES_OF_CONTROL,
+    **RULES_OF_CORES,
     **RULES_OF_WRITES,
     "island": arrange_island,
 }
+# Numbers of Python as arguments.
+_NUMBERS: Final = {float: np.dtype("f8"), int: np.dtype("i8"), bool: np.dtype("?")}
+# What plans hold between calls; a single one may hold more.
+MOST_BYTES: int = 1 << 30
 # Plans for arguments of other classes, sizes or strides.
 _PLANS: Final = 8
 # Copies of a plan, for threads that call it while it runs without the GIL.
@@ -95,7 +102,7 @@ def _build(module: GraphModule, *, is_exact: bool) -> Callable[..., list[Any]]:
     if any(map(_is_elsewhere, module.graph.nodes)):
         return build_code(module)
     if draws_of(module):
-        return with_drawn_inputs(module, build)
+        return with_drawn_inputs(module, build if is_exact else build_near)
     why = _reason_against(module)
     if why:
         run: Any = build_code(module)
@@ -114,6 +121,49 @@ def _named(run: Any, explain: Callable[[], Any]) -> Any:
     made: Any = function
     made.explain, made.code = explain, getattr(run, "code", None)
     return made
+
+
+class _HeldMemory:
+    """Bounds the memory that the plans of all compiled functions hold between calls.
+
+    The oldest plans are dropped first; a function that is called again makes a new one.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Any = free_after_fork(threading.Lock())
+        # Functions that drop a plan, and what it holds; the oldest first.
+        self._drops: list[tuple[weakref.WeakMethod[Any], Any, int]] = []
+
+    def add(self, drop: Callable[[Any], None], key: Any, nbytes: int) -> None:
+        """Note a new plan, and drop old ones if all together hold too much.
+
+        Parameters
+        ----------
+        drop : bound method
+            Called with the key.
+        key : hashable
+        nbytes : int
+        """
+        with self._lock:
+            old = [item for item in self._drops if item[0]() is not None]
+            left = sum([item[2] for item in old]) + nbytes
+            dropped = 0
+            while dropped < len(old) and left > MOST_BYTES:
+                left -= old[dropped][2]
+                dropped += 1
+            self._drops = [*old[dropped:], (weakref.WeakMethod(drop), key, nbytes)]
+        for method, other, _ in old[:dropped]:
+            drop_other = method()
+            if drop_other is not None:
+                drop_other(other)
+
+    def forget(self, drop: Callable[[Any], None]) -> None:
+        """Note that the plans of a function are gone."""
+        with self._lock:
+            self._drops = [item for item in self._drops if item[0]() != drop]
+
+
+_held = _HeldMemory()
 
 
 def _reason_against(module: GraphModule) -> str:
@@ -181,7 +231,7 @@ class NativeCode:
             return self._door(*leaves)
 
         made: Any = forward
-        made.explain = self.explain
+        made.explain, made.release = self.explain, self.release
         return made
 
     def explain(self) -> list[NodeGroup]:
@@ -220,6 +270,8 @@ class NativeCode:
         except NotNative as reason:
             made = str(reason)
         self._plans[key] = made
+        if isinstance(made, GraphProgram):
+            _held.add(self._drop, key, made.nbytes)
         return made
 
     def _program(self, leaves: Sequence[Any], number: int) -> GraphProgram:
@@ -236,7 +288,20 @@ class NativeCode:
                 copy = self._copies.get(key)
                 if copy is None:
                     copy = self._copies[key] = self._program(leaves, number)
+                    _held.add(self._drop, key, copy.nbytes)
         return copy.run(*leaves)
+
+    def _drop(self, key: Any) -> None:
+        """Drop a plan, or a copy of one. A call that runs it keeps it until it ends."""
+        if self._copies.pop(key, None) is None:
+            self._plans.pop(key, None)
+            self._door = self._planned
+
+    def release(self) -> None:
+        """Free the memory of all plans; the next call makes a new one."""
+        self._plans, self._copies = {}, {}
+        self._door = self._planned
+        _held.forget(self._drop)
 
     def _fallback(self, number: int, code: int, *leaves: Any) -> Any:
         """Run a call that is not as planned."""
@@ -265,8 +330,7 @@ class NativeCode:
             return self._module.run_list(*leaves)
         with finalized, changing:
             if self._seen != changing.count:
-                self._plans, self._copies = {}, {}
-                self._door = self._planned
+                self.release()
                 self._seen = changing.count
         return self.function(*leaves)
 
@@ -288,6 +352,8 @@ class GraphProgram:
     ----------
     run : callable
         Of the leaves of the inputs; the fallback where a call is not as planned.
+    nbytes : int
+        The size of the memory that it holds.
     """
 
     def __init__(
@@ -298,8 +364,7 @@ class GraphProgram:
         *,
         is_exact: bool,
     ) -> None:
-        self._program: NativeProgram = NativeProgram(driver(), is_exact=is_exact)
-        program = self._program
+        program = NativeProgram(driver(), is_exact=is_exact)
         self._memory: MemoryPlan = MemoryPlan()
         table = program.table()
         placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
@@ -325,16 +390,20 @@ class GraphProgram:
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
         plan.fuse_all()
-        self._plan: TablePlan = plan
         self._count: int = len(table)
+        islands = plan.all_islands()
+        self._islands: list[tuple[str, str]] = [(n.name, i.why) for n, i in islands]
+        program.hold((self._memory.chunks, plan.all_arrays()))
         results = ResultPlan(plan, placeholders)
         finishes = results.is_finished_in_python
 
         releases = not table.needs_gil and table.work >= _RELEASED
+        # The program holds this function; the call of the door, all of them.
+        of_program: Any = weakref.ref(program)
 
         def fall(code: int, *leaves: Any) -> Any:
-            if code == UNSETTLED and accept_errstate(program):
-                return door(*leaves)
+            if code == UNSETTLED and accept_errstate(of_program()):
+                return of_door()(*leaves)
             free = code == RUNNING and releases
             found = fallback(_RUNNING_FREE if free else code, *leaves)
             return Finished(found) if finishes else found
@@ -348,12 +417,17 @@ class GraphProgram:
             last=plan.last,
             releases_gil=releases,
         )
+        of_door: Any = weakref.ref(door)
+        self.nbytes: int = self._memory.nbytes + program.nbytes
         self.run: Callable[..., Any] = results.finishing(door) if finishes else door
 
     def _stand_in(
         self, leaf: Any, node: Node, *, is_written: bool
     ) -> tuple[str, AnyArray]:
         """Return how an argument is given, and the memory that stands for it."""
+        if type(leaf) in _NUMBERS:  # where it is not fixed, what reads it says so
+            dtype = _NUMBERS[type(leaf)]
+            return type(leaf).__name__, self._memory.new(8).array((), dtype)
         kind = "array" if type(leaf) is np.ndarray else "scalar"
         if not isinstance(node.val, FakeArray) or not isinstance(
             leaf, (np.ndarray, np.generic)
@@ -392,16 +466,8 @@ class GraphProgram:
             is_written=is_written,
         )
 
-    @property
-    def nbytes(self) -> int:
-        """The size of the memory that it holds."""
-        return self._memory.nbytes
-
     def explain(self) -> list[NodeGroup]:
         """Return the rows, and the calls that run as Python."""
-        done = f"table of {self._count} rows, {self._memory.nbytes} bytes"
-        islands = self._plan.islands.items()
-        return [
-            NodeGroup([], done),
-            *[NodeGroup([node.name], "call", island.why) for node, island in islands],
-        ]
+        done = f"table of {self._count} rows, {self.nbytes} bytes"
+        calls = [NodeGroup([name], "call", why) for name, why in self._islands]
+        return [NodeGroup([], done), *calls]

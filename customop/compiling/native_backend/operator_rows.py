@@ -26,6 +26,7 @@ from customop.compiling.native_backend.planning import AnyArray, TablePlan, loop
 from customop.compiling.native_backend.reduction_rows import (
     cumulative,
     mean,
+    place_of_extreme,
     reduction,
     truth,
 )
@@ -477,6 +478,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "np::any": truth(np.logical_or),
         "np::all": truth(np.logical_and),
         "np::arange": same_each_time,
+        "np::argmax": place_of_extreme(is_least=False),
+        "np::argmin": place_of_extreme(is_least=True),
         "np::astype": cast,
         "np::c_copy": copy_in_c_order,
         "np::concatenate": joined,

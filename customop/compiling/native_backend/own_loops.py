@@ -385,6 +385,54 @@ def _constant(value: float) -> str:
     return f"0x{np.float64(value).view(np.uint64):016X}"
 
 
+# ---- places ----
+
+
+@cache
+def place_loop(char: str, *, is_least: bool) -> InnerLoop | None:
+    """Return the loop of `argmax` or `argmin`: data are the items and an int64.
+
+    Of equal items it takes the first, and the first nan before all others.
+
+    Parameters
+    ----------
+    char : str
+        Of the dtype.
+    is_least : bool
+    """
+    dtype = np.dtype(char)
+    if dtype.kind not in "biuf" or char not in _COMPARED:
+        return None
+    kind = {"f": "float", "d": "double"}.get(char, f"i{8 * dtype.itemsize}")
+    is_float = dtype.kind == "f"
+    how = ("l" if is_least else "g") + "t"
+    how = f"u{how}" if is_float or dtype.kind in "bu" else f"s{how}"
+    name = f"{'argmin' if is_least else 'argmax'}_{dtype.name}"
+    code = MachineFunction(name, LOOP_PARAMETERS)
+    source, target = code.words("%data", ("ptr", "ptr"))
+    step = code.word("%strides", 0)
+    note = f", align {dtype.itemsize}"
+    best = code.variable(kind, code.load(kind, source, note))
+    place = code.variable("i64", 0)
+    with code.each(code.word("%dims", 0)) as i:
+        value = code.load(kind, code.moved(source, code.mul(i, step)), note)
+        old = code.load(kind, best)
+        word = "fcmp" if is_float else "icmp"
+        better = code.let(f"{word} {how} {kind} {value}, {old}")
+        if is_float:  # a nan is better than all, and nothing is better than it
+            known = code.let(f"fcmp ord {kind} {old}, {old}")
+            better = code.let(f"and i1 {better}, {known}")
+        code.store(kind, code.choose(better, kind, value, old), best)
+        at = code.choose(better, "i64", i, code.load("i64", place))
+        code.store("i64", at, place)
+    code.store("i64", code.load("i64", place), target)
+    code.give("i32", 0)
+    return InnerLoop(build([code])[name], flags=CLEARED)
+
+
+# Dtypes whose items are compared.
+_COMPARED: Final = "?bBhHiIlLfd"
+
 # ---- rows by their number ----
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -98,6 +98,33 @@ _OF_GRAPHS: Final = (assign, lay_out)
 _OF_SCALARS: Final = frozenset(("add", "subtract", "multiply", "divide", "negative"))
 
 
+class _RowPattern(NamedTuple):
+    """A row of a ufunc but for its addresses, for operands of the same kinds.
+
+    Attributes
+    ----------
+    loop : UfuncLoop or InnerLoop
+    numbers : list
+        For each operand where it lies, if it is a number, and None for an array.
+    shape, dtype, strides : object
+        Of the result; the strides may be None for one axis.
+    dims, steps, outer : sequence
+        As `Table.emit` takes them.
+    note : tuple of str or None
+        The name and the types for `Table.note`.
+    """
+
+    loop: Any
+    numbers: list[int | None]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...] | None
+    dims: list[int]
+    steps: list[int]
+    outer: Sequence[Any]
+    note: tuple[str, str] | None
+
+
 class TablePlan:
     """The rows of one graph.
 
@@ -189,6 +216,10 @@ class TablePlan:
         self._maker_of: dict[Block, Node] = {}
         self._ends: dict[Node, int] = {}
         self._numbers: dict[tuple[str, str], AnyArray] = {}
+        # A ufunc with the kinds of its operands -> how its row was made.
+        self._rows_of: dict[Any, _RowPattern] = {}
+        # Lengths, steps and outer axes of the last elementwise row.
+        self._emitted: tuple[list[int], list[int], Sequence[Any]] = [], [], ()
 
     # ---- the walk ----
 
@@ -299,6 +330,16 @@ class TablePlan:
         join_rows(self.table, self.is_read_after)
         for plan in self._inner:
             plan.fuse_all()
+
+    def all_islands(self) -> list[tuple[Node, Any]]:
+        """Return the nodes that are calls of Python, also of the graphs inside."""
+        inner = [pair for plan in self._inner for pair in plan.all_islands()]
+        return [*self.islands.items(), *inner]
+
+    def all_arrays(self) -> list[Any]:
+        """Return the memory of all values that rows may point to."""
+        inner = [plan.all_arrays() for plan in self._inner]
+        return [*self.arrays.values(), *inner]
 
     def take_all(
         self,
@@ -584,6 +625,52 @@ class TablePlan:
 
     def ufunc(self, node: Node, ufunc: np.ufunc, operands: Sequence[Any]) -> None:
         """Emit the rows of a ufunc."""
+        key = (
+            ufunc,
+            *[
+                (v.dtype, v.shape, v.strides)
+                if isinstance(v, np.ndarray)
+                else (type(v), repr(v))
+                for v in operands
+            ],
+        )
+        known = self._rows_of.get(key)
+        if known is not None:
+            self._emit_again(node, operands, known)
+            return
+        given, pattern = self._ufunc_anew(node, ufunc, operands)
+        if pattern is not None and not any(
+            isinstance(v, np.ndarray) and v is not x
+            for v, x in zip(operands, given, strict=False)
+        ):
+            self._rows_of[key] = pattern
+
+    def _emit_again(
+        self, node: Node, operands: Sequence[Any], pattern: _RowPattern
+    ) -> None:
+        """Emit a row that differs from an earlier one in the addresses alone."""
+        found, block = self.new(pattern.shape, pattern.dtype, pattern.strides)
+        self.arrays[node] = found
+        self.hold(node, block)
+        self._maker_of[block] = node
+        if not pattern.shape:
+            self.scalars.add(node)
+        places = [
+            address_of(v) if number is None else number
+            for v, number in zip(operands, pattern.numbers, strict=False)
+        ]
+        places.append(address_of(found))
+        row = self.table.emit(
+            pattern.loop, places, pattern.dims, pattern.steps, pattern.outer
+        )
+        if pattern.note is not None:
+            name, types = pattern.note
+            self.table.note(row, name, node, types)
+
+    def _ufunc_anew(
+        self, node: Node, ufunc: np.ufunc, operands: Sequence[Any]
+    ) -> tuple[list[AnyArray], _RowPattern | None]:
+        """Emit the rows of a ufunc; return its operands, and the pattern of a single row."""
         kinds = tuple(
             [v.dtype if isinstance(v, np.ndarray) else _kind(v) for v in operands]
         )
@@ -614,10 +701,24 @@ class TablePlan:
             if near is not None:
                 name, loop, given = near.name, near.loop, given[: near.operands]
         exact = name in _EXACT or isinstance(loop, InnerLoop)
+        before = len(self.table.rows)
         row = self.loop(loop, [*given, found], exact=exact)
+        note = None
         if row is not None:
             types = "".join([x.dtype.char for x in given])
-            self.table.note(row, name, node, f"{types}->{dtypes[-1].char}")
+            note = name, f"{types}->{dtypes[-1].char}"
+            self.table.note(row, name, node, note[1])
+        if len(self.table.rows) != before + 1:
+            return given, None
+        numbers = [
+            None if isinstance(v, np.ndarray) else address_of(x)
+            for v, x in zip(operands, given, strict=False)
+        ]
+        strides = found.strides if found.ndim > 1 else None
+        dims, steps, outer = self._emitted
+        return given, _RowPattern(
+            loop, numbers, shape, found.dtype, strides, dims, steps, outer, note
+        )
 
     def cast(self, x: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
         """Return an array with its items cast."""
@@ -656,6 +757,7 @@ class TablePlan:
             steps = [x.itemsize if x.size != 1 else 0 for x in operands]
             if out.size == 1:
                 steps = _steps_of_one(operands)
+            self._emitted = [out.size], steps, ()
             row: int = self.table.emit(
                 loop, [address_of(x) for x in operands], [out.size], steps
             )
@@ -668,13 +770,8 @@ class TablePlan:
             given = [self._forward(x, out) for x in operands[:-1]]
             return self.loop(loop, [*given, out])
         inner, *outer = axes
-        row = self.table.emit(
-            loop,
-            [address_of(x) for x in operands],
-            [inner.length],
-            [*inner.strides],
-            outer,
-        )
+        self._emitted = [inner.length], [*inner.strides], outer
+        row = self.table.emit(loop, [address_of(x) for x in operands], *self._emitted)
         return None if outer else row
 
     def _forward(self, x: AnyArray, out: AnyArray) -> AnyArray:

@@ -15,7 +15,7 @@ from customop.compiling.native_backend.iteration import (
     result_strides,
 )
 from customop.compiling.native_backend.memory import Block, address_of
-from customop.compiling.native_backend.own_loops import copy_loop
+from customop.compiling.native_backend.own_loops import copy_loop, place_loop
 from customop.compiling.native_backend.planning import AnyArray, TablePlan
 from customop.compiling.native_backend.ufunc_loops import (
     NotNative,
@@ -76,6 +76,9 @@ def mean(
     count = plan.number(x.size / max(total.size, 1), x.dtype)
     loop = loop_for(np.divide, (x.dtype, x.dtype))
     plan.loop(loop, [total, count, total])
+    last = len(plan.table.rows) - 1
+    if last - 1 in plan.table.sums:
+        plan.table.sums[last - 1] = last
 
 
 def _reduce(
@@ -118,6 +121,7 @@ def reduced(
     axes = range(x.ndim) if axis is None else [i % x.ndim for i in axis]
     stays = [i for i in range(x.ndim) if i not in axes]
     whole, found, block = _result(plan, x, stays, keepdims)
+    before = len(plan.table.rows)
     if start is None:
         first = [slice(None) if i in stays else slice(0, 1) for i in range(x.ndim)]
         plan.copy(x[(*first, ...)], whole)
@@ -128,6 +132,15 @@ def reduced(
     if x.ndim and not stays and x.ndim > 1 and x.flags.c_contiguous:
         order = [LoopAxis(x.size, (0, x.itemsize))] if x.size > 1 else []
     _emit(plan, loop, x, address_of(whole), order, start)
+    row = before + 1
+    if (
+        not plan.program.is_exact
+        and ufunc is np.add
+        and x.dtype.kind == "f"
+        and len(plan.table.rows) == row + 1
+        and order == [LoopAxis(x.size, (0, x.itemsize))]
+    ):
+        plan.table.sums[row] = row
     return found, block
 
 
@@ -271,6 +284,48 @@ def _emit_chunks(
 
 
 _MOST_CHUNKS: Final = 4096
+
+
+def place_of_extreme(*, is_least: bool) -> Callable[..., None]:
+    """Return the rule of `argmax` or `argmin`."""
+
+    def rule(
+        plan: TablePlan,
+        node: Node,
+        x: AnyArray,
+        axis: int | None = None,
+        keepdims: bool = False,
+    ) -> None:
+        loop = place_loop(x.dtype.char, is_least=is_least)
+        if loop is None or not x.size or x.size > _MOST_COMPARED:
+            raise NotNative(f"places of extremes of {x.size} items of {x.dtype}")
+        if axis is None:
+            line = plan.temporary(x.shape, x.dtype)
+            plan.copy(x, line)
+            lines, shape = line.reshape(-1), (1,) * x.ndim if keepdims else ()
+        else:
+            lines = np.moveaxis(x, axis, -1)
+            shape = plan.shape_of(node)
+        found, block = plan.new(shape, _PLACE)
+        outer = merged_axes(
+            lines.shape[:-1],
+            [lines.strides[:-1], found.reshape(lines.shape[:-1]).strides],
+        )
+        plan.table.emit(
+            loop,
+            [address_of(lines), address_of(found)],
+            [lines.shape[-1]],
+            [lines.strides[-1], 0],
+            outer,
+        )
+        plan.take_new(node, found, block)
+
+    return rule
+
+
+_PLACE: Final = np.dtype(np.int64)
+# Items from which on the loops of NumPy, which compare several at once, are faster.
+_MOST_COMPARED: Final = 1 << 14
 
 
 def cumulative(ufunc: np.ufunc) -> Callable[..., None]:

@@ -114,6 +114,9 @@ class Table:
         With places in the cells instead of addresses.
     names : dict
         Row -> the ufunc, the node that it computes, and the dtypes.
+    sums : dict
+        Row that adds all items of contiguous memory to a number, which the row before it
+        sets to 0 -> the last row of the same node. They may be added in any order.
     needs_gil : bool
         Whether a row uses objects of Python.
     """
@@ -124,6 +127,7 @@ class Table:
         self.cells: list[int] = []
         self.rows: list[tuple[int, ...]] = []
         self.names: dict[int, tuple[str, Any, str]] = {}
+        self.sums: dict[int, int] = {}
         self.needs_gil: bool = False
         # Tables that rows run, and how often; also those of rows that were taken back.
         self._bodies: list[tuple[Table, int]] = []
@@ -222,8 +226,10 @@ class Table:
         )  # fmt: skip
         for part, length in zip(parts, mark, strict=True):
             del part[length:]
-        for row in [row for row in self.names if row >= mark[0]]:
-            del self.names[row]
+        noted: Iterable[dict[int, Any]] = (self.names, self.sums)
+        for notes in noted:
+            for row in [row for row in notes if row >= mark[0]]:
+                del notes[row]
 
     # ---- rows over other tables, and calls of Python ----
 
@@ -418,6 +424,13 @@ class Table:
         assert self._cells is not None
         return address_of(self._cells) + 8 * place
 
+    def memory(self) -> tuple[list[object], int]:
+        """Return what rows point to and their own memory, after `lay`; and how large that is."""
+        assert self._cells is not None
+        assert self._rows is not None
+        held = [*self._held, self._cells, self._rows]
+        return held, self._cells.nbytes + self._rows.nbytes
+
     def pointers(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the addresses of all cells that are pointers, and what they point to."""
         cells = self._cells
@@ -457,8 +470,13 @@ class NativeProgram:
     Attributes
     ----------
     tables : list of Table
+        Until `seal`.
     address : int
         Where the header lies.
+    always_counted : int
+        Flags that count whatever the settings for errors are.
+    nbytes : int
+        The memory of the tables, after `seal`.
     """
 
     def __init__(self, driver: DriverCode, *, is_exact: bool = True) -> None:
@@ -467,6 +485,8 @@ class NativeProgram:
         self.tables: list[Table] = []
         self.header: np.ndarray[Any, Any] = np.zeros(HEADER_WORDS, np.int64)
         self.address: int = address_of(self.header)
+        self.always_counted: int = 0
+        self.nbytes: int = 0
         self._held: list[object] = []
         self._settings: object = None
         self._sorted: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
@@ -504,6 +524,12 @@ class NativeProgram:
         )
         order = np.argsort(values, kind="stable")
         self._sorted = places[order], values[order]
+        # From now on the driver reads their memory. They point back to the program.
+        for table in self.tables:
+            held, nbytes = table.memory()
+            self._held += held
+            self.nbytes += nbytes
+        self.tables = []
 
     def pointer_cells(self, low: int, high: int) -> np.ndarray[Any, Any]:
         """Return the cells that point into some memory, after `seal`.

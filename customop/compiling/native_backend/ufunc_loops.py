@@ -98,6 +98,7 @@ def loop_for(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> UfuncLoop:
     ufunc : numpy.ufunc
     kinds : tuple
         The dtype of each operand; ``int``, ``float`` or ``complex`` for a number of Python.
+        Those of arrays for the results may follow.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def loop_for(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> UfuncLoop:
     try:
         compilers: Any = ufunc  # NumPy's annotations leave out what is for compilers
         dtypes, capsule = compilers._resolve_dtypes_and_context(  # noqa: SLF001  # for compilers
-            (*kinds, *(None,) * ufunc.nout)
+            (*kinds, *(None,) * (ufunc.nargs - len(kinds)))
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise NotNative(f"{ufunc.__name__} of {kinds}: {error}") from None
@@ -127,10 +128,12 @@ def _proven(
         known = _known.get((ufunc, dtypes))
         if known is None:
             known = _known[ufunc, dtypes] = _read(ufunc, dtypes, capsule)
-            if not isinstance(known, str) and not is_of_numpy(ufunc):
+            is_plain = ufunc.signature is None
+            if not isinstance(known, str) and is_plain and not is_of_numpy(ufunc):
                 known = _on_copies(known)
-            if not isinstance(known, str) and ufunc.signature is None:
-                known = _known[ufunc, dtypes] = _checked(ufunc, known)
+            if not isinstance(known, str):
+                check = _checked if is_plain else _checked_core
+                known = _known[ufunc, dtypes] = check(ufunc, known)
     if isinstance(known, str):
         raise NotNative(known)
     return known
@@ -242,6 +245,51 @@ def _checked(ufunc: np.ufunc, loop: UfuncLoop) -> UfuncLoop | str:
         ):
             return f"the loop of {ufunc.__name__} has other results than its call"
     return loop
+
+
+def core_axes(signature: str) -> list[list[str]]:
+    """Return the names of the own axes of each operand and result of a ufunc."""
+    parts = signature.replace(" ", "").replace("->", ",")[1:-1].split("),(")
+    return [part.split(",") if part else [] for part in parts]
+
+
+def _checked_core(ufunc: np.ufunc, loop: UfuncLoop) -> UfuncLoop | str:
+    """Compare the results of a loop over vectors or matrices with those of the ufunc."""
+    names = core_axes(str(ufunc.signature))
+    arrays = [
+        _core_samples(dtype, len(own))
+        for own, dtype in zip(names, loop.dtypes, strict=True)
+    ]
+    expected = [x.copy() for x in arrays[ufunc.nin :]]
+    signature: Any = loop.dtypes
+    with np.errstate(all="ignore"):
+        ufunc(*arrays[: ufunc.nin], out=tuple(expected), signature=signature)
+        data = np.array([x.ctypes.data for x in arrays], np.intp)
+        letters = {name for own in names for name in own}
+        dims = np.array([1, *[_CORE] * len(letters)], np.intp)
+        cores = [step for x in arrays for step in x.strides]
+        steps = np.array([*[0] * len(arrays), *cores], np.intp)
+        before = [*data, *dims, *steps]
+        places = [x.ctypes.data for x in (data, dims, steps)]
+        _strided(loop.function)(loop.context, *places, loop.auxdata)
+    if [*data, *dims, *steps] != before:
+        return f"the loop of {ufunc.__name__} changes its pointers"
+    results = zip(expected, arrays[ufunc.nin :], strict=True)
+    if any(a.tobytes() != b.tobytes() for a, b in results):
+        return f"the loop of {ufunc.__name__} has other results than its call"
+    return loop
+
+
+# The length of all axes.
+_CORE: Final = 4
+
+
+def _core_samples(dtype: np.dtype[Any], ndim: int) -> np.ndarray[Any, Any]:
+    """Return a number, a vector, or a symmetric matrix with positive eigenvalues."""
+    line = np.array([5.0, 1.25, -0.5, 0.375])
+    places = np.arange(_CORE)
+    whole = line[abs(places[:, None] - places)]
+    return np.array(whole[(0,) * (2 - ndim)], dtype)
 
 
 def call_loop(

@@ -9,7 +9,9 @@ they are built. Your own operator runs on each chunk
 - if it has ``tags=Tag.pointwise``;
 - if its schema has the shapes of its arrays: on each chunk of the axes ``...`` or ``*batch``.
   The other axes must not be chunked;
-- if it has a fake kernel and no default kernel: then no axis may be chunked.
+- if it has a fake kernel and no default kernel: then no axis may be chunked;
+- if `register_chunks` says how far its kernel reaches beyond a chunk, or how the results
+  of chunks are combined.
 
 The fake kernel gives the shape and dtype of the result before anything is computed. Any
 other operator with a default kernel gets the dask arrays themselves. A kernel that is
@@ -36,8 +38,9 @@ from typing import Any
 
 from customop import register_array_type
 from customop.core.table import RuleTable
+from customop.interop.dask.chunk_rules import register_chunks
 
-__all__: list[str] = []
+__all__ = ["register_chunks"]
 
 
 def _derive(op: RuleTable) -> Callable[..., Any] | None:

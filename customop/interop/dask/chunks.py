@@ -51,7 +51,7 @@ def joined(op: RuleTable, plan: Plan) -> Callable[..., Any]:
             )
         arrays = arrays_of(values)
         labels, outs = plan(op, values, arrays, fakes)
-        _check_whole(op, values, arrays, labels)
+        check_whole(op, values, arrays, labels)
         return on_chunks(op, values, labels, outs, nested)
 
     return kernel
@@ -71,7 +71,7 @@ def typed(op: RuleTable, values: Sequence[Any]) -> list[tuple[str, Any, Any]]:
 # ---- axes that must be whole ----
 
 
-def _check_whole(
+def check_whole(
     op: RuleTable, values: Sequence[Any], arrays: Sequence[Any], labels: Labels
 ) -> None:
     """Raise if an axis that the kernel needs whole is in several chunks."""
@@ -335,16 +335,18 @@ def on_chunks(
     kept = tuple(label for label in labels.loop if all(label in out for out in outs))
     is_open = _has_open_core(arrays, labels)
     every = da.blockwise(
-        _whole(_AllResults(run), labels, kept),
+        on_whole_axes(AllResults(run), labels, kept),
         kept,
-        *_paired(arrays, labels.arrays),
+        *paired(arrays, labels.arrays),
         token=op.name,
         dtype=object,
         meta=np.empty((0,) * len(kept), object),
     )
     own = Labels([kept], kept)
     found = [
-        _blockwise(partial(_item, i), op.name, out, [every], own, fake, meta, is_open)
+        _blockwise(
+            partial(nth_result, i), op.name, out, [every], own, fake, meta, is_open
+        )
         for i, (out, fake) in enumerate(zip(outs, flat(fakes), strict=True))
     ]
     each = iter(found)
@@ -381,19 +383,19 @@ def summed(
     """
     arrays = arrays_of(args)
     fake = fakes_of(op, args)
-    new = [label if label in kept else label + _FRESH for label in own]
-    sizes = {k: n for k, n in zip(new, fake.shape, strict=True) if k >= _FRESH}
+    new = [label if label in kept else label + FRESH for label in own]
+    sizes = {k: n for k, n in zip(new, fake.shape, strict=True) if k >= FRESH}
     meta = meta_from_array(arrays[0])
-    run = _Addend(ChunkCall(op, args, adapt), len(places))
+    run = Addend(ChunkCall(op, args, adapt), len(places))
     parts = da.blockwise(
-        _whole(run, labels, (*places, *new)),
+        on_whole_axes(run, labels, (*places, *new)),
         (*places, *new),
-        *_paired(arrays, labels.arrays),
+        *paired(arrays, labels.arrays),
         new_axes=_new_axes(sizes),
         adjust_chunks=dict.fromkeys(places, 1),
         token=op.name,
         dtype=fake.dtype,
-        meta=_example(meta, len(places) + len(new), fake.dtype),
+        meta=empty_chunk(meta, len(places) + len(new), fake.dtype),
     )
     return parts.sum(tuple(range(len(places))), dtype=fake.dtype)
 
@@ -415,23 +417,25 @@ def _fake(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _AllResults:
+class AllResults:
     """A `ChunkCall` that returns its results as one tuple."""
 
     run: ChunkCall
 
     def __call__(self, *chunks: Any) -> Any:
+        """Return all results for chunks."""
         return tuple(flat(self.run(*chunks)))
 
     def __dask_tokenize__(self) -> Any:
         return "every", self.run.__dask_tokenize__()
 
 
-def _item(number: int, every: Any) -> Any:
+def nth_result(number: int, every: Any) -> Any:
+    """Return one of the results of `AllResults`."""
     return every[number]
 
 
-def _whole(
+def on_whole_axes(
     run: Callable[..., Any], labels: Labels, out: Sequence[int]
 ) -> Callable[..., Any]:
     """Return a call that joins its chunks along the axes that its result lacks."""
@@ -470,7 +474,8 @@ def _join(chunks: Any, axes: Sequence[int]) -> Any:
     return found
 
 
-def _paired(arrays: Sequence[Any], labels: Sequence[tuple[int, ...]]) -> list[Any]:
+def paired(arrays: Sequence[Any], labels: Sequence[tuple[int, ...]]) -> list[Any]:
+    """Return arrays, each with its labels after it, as dask takes them."""
     return [part for pair in zip(arrays, labels, strict=True) for part in pair]
 
 
@@ -492,17 +497,17 @@ def _blockwise(
         if label not in known
     }
     return da.blockwise(
-        _whole(run, labels, out),
+        on_whole_axes(run, labels, out),
         out,
-        *_paired(arrays, labels.arrays),
+        *paired(arrays, labels.arrays),
         new_axes=_new_axes(new),
         token=name,
         dtype=fake.dtype,
-        meta=_example(meta, len(out), fake.dtype),
+        meta=empty_chunk(meta, len(out), fake.dtype),
     )
 
 
-def _example(like: Any, rank: int, dtype: Any) -> Any:
+def empty_chunk(like: Any, rank: int, dtype: Any) -> Any:
     """Return an empty chunk of the same array library as `like`."""
     return np.empty_like(like, dtype=dtype, shape=(0,) * rank)
 
@@ -527,17 +532,18 @@ def _length(n: Any) -> Any:
 
 
 # Larger than any label of an array.
-_FRESH = 1000
+FRESH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Addend:
+class Addend:
     """A `ChunkCall` whose result gets axes of length 1 in front."""
 
     run: ChunkCall
     added: int
 
     def __call__(self, *chunks: Any) -> Any:
+        """Return the result for chunks, with the axes in front."""
         out = np.asanyarray(self.run(*chunks))
         return out.reshape((1,) * self.added + out.shape)
 
@@ -568,17 +574,21 @@ class ChunkCall:
         Values of all parameters, with whole arrays or holes for them.
     adapt : callable, optional
         Changes the values of a call on chunks, if they depend on the chunks.
+    kernel_alone : bool
+        Whether only the kernel runs, so that other rules may differ between processes.
     """
 
-    __slots__ = ("_op", "_sent", "_ufunc", "adapt", "args")
+    __slots__ = ("_op", "_sent", "_ufunc", "adapt", "args", "kernel_alone")
 
     def __init__(
         self,
         op: RuleTable | Recipe,
         args: Sequence[Any],
         adapt: Callable[[list[Any]], list[Any]] | None = None,
+        kernel_alone: bool = True,
     ) -> None:
         numbers = count()
+        self.kernel_alone: bool = kernel_alone
         self._sent: Recipe | None = op if isinstance(op, Recipe) else None
         self._op: RuleTable | None = None
         if not isinstance(op, Recipe):
@@ -600,7 +610,7 @@ class ChunkCall:
     def _found(self) -> RuleTable:
         """Return the operator; it is looked for once."""
         if self._op is None and self._sent is not None:
-            return self._set(self._sent.find(kernel_alone=True))
+            return self._set(self._sent.find(kernel_alone=self.kernel_alone))
         return self._op  # type: ignore[return-value]  # one of them is set
 
     def __call__(self, *chunks: Any) -> Any:
@@ -611,12 +621,16 @@ class ChunkCall:
             return self._ufunc(*values)
         return op.invoke(values if self.adapt is None else self.adapt(values))
 
+    def bare(self, arrays: Sequence[Any]) -> Any:
+        """Call the operator on arrays, which may be traced."""
+        return (self._op or self._found()).invoke(_filled(self.args, arrays))
+
     def __dask_tokenize__(self) -> Any:
         kernel = "" if self._sent else normalize_token(kernel_for(self._found(), "cpu"))
         return self._recipe.token, kernel, tokenize(self.args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkCall, (self._recipe, self.args, self.adapt)
+        return ChunkCall, (self._recipe, self.args, self.adapt, self.kernel_alone)
 
     @property
     def _recipe(self) -> Recipe:

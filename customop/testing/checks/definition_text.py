@@ -6,7 +6,7 @@ import ast
 import builtins
 import linecache
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -252,7 +252,9 @@ def _source_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.Lambda, str]:
     lines = linecache.getlines(code.co_filename, fn.__globals__)
     if not lines:
         raise NoTextError(f"there is no source of {fn.__code__.co_name}")
-    found = [node for node in _nodes(tuple(lines)) if _is_of(node, code)]
+    tree = _tree(tuple(lines))
+    around = _functions_at(code.co_firstlineno, tree)
+    found = [node for node in around if _is_of(node, code)]
     if len(found) != 1:
         raise NoTextError(f"the source of {fn.__code__.co_name} has changed")
     (node,) = found
@@ -264,7 +266,7 @@ def _source_of(fn: FunctionType) -> tuple[ast.FunctionDef | ast.Lambda, str]:
             f"{fn.__code__.co_name} writes names of the function around it"
         )
     if isinstance(node, ast.Lambda):
-        return node, ast.get_source_segment("".join(lines), node) or ""
+        return node, _segment(lines, node)
     text = textwrap.dedent("".join(lines[node.lineno - 1 : node.end_lineno]))
     return node, text.rstrip()
 
@@ -277,14 +279,35 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
+def _segment(lines: Sequence[str], node: ast.expr) -> str:
+    """Return the text of an expression; the standard library splits the whole file again."""
+    rows = [line.encode() for line in lines[node.lineno - 1 : node.end_lineno]]
+    rows[-1] = rows[-1][: node.end_col_offset]
+    rows[0] = rows[0][node.col_offset :]
+    return b"".join(rows).decode()
+
+
 @lru_cache(maxsize=8)
-def _nodes(lines: tuple[str, ...]) -> list[ast.FunctionDef | ast.Lambda]:
-    """Return the functions in a source."""
+def _tree(lines: tuple[str, ...]) -> ast.Module:
+    """Return the tree of a source; an empty one if it is no longer Python."""
     try:
-        tree = ast.parse("".join(lines))
+        return ast.parse("".join(lines))
     except SyntaxError:
-        return []
-    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
+        return ast.Module([], [])
+
+
+def _functions_at(line: int, tree: ast.AST) -> Iterator[ast.FunctionDef | ast.Lambda]:
+    """Yield the functions in a tree that a line is part of, also of their decorators.
+
+    The rest of a file of thousands of lines is not looked at.
+    """
+    for node in ast.iter_child_nodes(tree):
+        decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+        first = min([getattr(node, "lineno", line), *(d.lineno for d in decorators)])
+        if first <= line <= getattr(node, "end_lineno", line):
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                yield node
+            yield from _functions_at(line, node)
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -77,46 +77,37 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     here = _run_here(session, checks)
     session.plan(len(here))
     parts = [c.rest if c.name in here else c.whole for c in checks]
-    if not CAN_FORK:
-        with random_state_kept():
-            run_given(session)
-            yield from outcomes_elsewhere(session, checks, parts)
-        return
     others = [part for part in parts if part is not None]
-    warm_up(others)
-    with _Apart(session, others) as apart:
+    if CAN_FORK:
+        warm_up(others)
+    with (_Forked if CAN_FORK else _Spawned)(session, others) as apart:
         with random_state_kept():  # meanwhile the child works
             apart.begin()
-            own = _done_ahead(session, [c for c in checks if c.name in here])
+            own = _done_ahead(apart, [c for c in checks if c.name in here])
         for check, part in zip(checks, parts, strict=True):
-            if check.name not in here:
-                yield apart.next()
-            else:
-                done = own.pop(check.name, None) or _done_late(check, session)
-                yield done if part is None else both(done, apart.next())
+            done = own.pop(check.name, None)
+            if done is None and check.name in here:
+                with random_state_kept():
+                    done = done_of(check, session, apart.at_smallest)
+            if part is not None:
+                rest = apart.next() or apart.instead(part)
+                done = rest if done is None else both(done, rest)
+            assert done is not None
+            yield done
 
 
 # The patience is divided by this for an operator that is known to hang.
 SHORTER = 12
 
 
-def _done_late(check: Check, session: Session) -> Done:
-    with random_state_kept():
-        return _done_here(check, session)
-
-
-def _done_ahead(session: Session, checks: Iterable[Check]) -> dict[str, Done]:
+def _done_ahead(apart: _Apart, checks: Iterable[Check]) -> dict[str, Done]:
     """Return outcomes by name up to the first fault, without waiting for the child."""
     found: dict[str, Done] = {}
     for check in checks:
-        done = found[check.name] = _done_here(check, session)
+        done = found[check.name] = done_of(check, apart.session, apart.at_smallest)
         if not isinstance(done.outcome, str):
             break
     return found
-
-
-def _done_here(check: Check, session: Session) -> Done:
-    return done_of(check, session, _at_smallest_apart)
 
 
 def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
@@ -126,28 +117,12 @@ def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
     return {c.name for c in checks if is_safe and c.as_given(session.op)}
 
 
-def _at_smallest_apart(
-    check: Check, session: Session, sample: Sample, error: Exception
-) -> OpCheckError:
-    """Return the error for a fault found here; a child finds the smallest input."""
+class _Apart(ABC):
+    """Runs checks in a child; after a crash, the rest in a new one.
 
-    def search(send: Send) -> None:
-        with watched(clock(PATIENCE)):
-            found = at_smallest(check, session, sample, error)
-        if found.sample is not sample:
-            send_done(send, Done(found, 0.0), is_last=True)
-
-    with Child(search, PATIENCE, values_in([sample])) as child:
-        for _, *message in child.messages():
-            found = received(*message).outcome
-            assert isinstance(found, OpCheckError)
-            return found
-    # No smaller input shows it, or the search for one crashed.
-    return reported(check, session, sample, error)
-
-
-class _Apart:
-    """Runs checks in a child; after a crash, the rest in a new one."""
+    What a child finds that has done other work before counts only if it is right. A
+    fault is found again by a new child.
+    """
 
     def __init__(self, session: Session, checks: Sequence[Check]) -> None:
         self.session = session
@@ -156,101 +131,63 @@ class _Apart:
         self.knows_hang = False
         # Why no check can run in a child, or "".
         self.reason = ""
-        self.child: Child | None = None
-        # What the child has copied, if it may be reused, and whether it was reused.
-        self.world: child_reuse.World | None = None
-        self.is_kept = False
-        self.may_keep = may_be_kept(session)
+        self.child: Child | SpawnedChild | None = None
+        self.messages: Iterator[Any] = iter(())
+        self.is_new = False
+        # Whether the child may serve the next call of opcheck.
+        self.may_keep = True
 
     def __enter__(self) -> Self:
-        self.is_kept = bool(self.left) and self._ask_kept()
         return self
 
     def begin(self) -> None:
-        """Run the operator on the user's samples, and start checks in a new child.
+        """Run the operator on the user's samples, and start checks in a child.
 
         A kernel that crashes on these samples should crash here, where a debugger sees
         it.
         """
         self.patience = PATIENCE + CALLS * run_given(self.session)
-        if not self.is_kept:
-            self._start()
+        if self.child is None:
+            self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        child, world = self.child, self.world
-        self.child = None
+        child, self.child = self.child, None
         if child is None:
             return
         is_done = kind is None and not self.left and next(self.messages, None) is None
-        is_fine = is_done and child.is_waiting and self.may_keep
-        if is_fine and world is not None:
-            child_reuse.give_back(child, world)
-        else:
+        if not (is_done and child.is_waiting and self.may_keep and self.keep(child)):
             child.close()
 
-    def _ask_kept(self) -> bool:
-        """Give the checks to the kept child, if it knows the operator."""
-        found = child_reuse.taken(self.session.op) if self.may_keep else None
-        if found is None:
-            return False
-        self.child, self.world = found
-        try:
-            self.child.ask(serve, outline_of(self.session), names_of(self.left))
-        except ChildGoneError:
-            self._close()
-            return False
-        self.messages = self.child.messages()
-        self.found: list[Done] | None = None
-        return True
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the child."""
         if self.child is not None:
             self.child.close()
-        self.child = self.world = None
-        self.is_kept = False
+        self.child = None
 
-    def _start(self) -> None:
-        """Run the remaining checks in a new child."""
-        self._close()
-        if self.left and not self.reason:
-            if self.may_keep:
-                self.world = child_reuse.World(self.session.op)
-            values = values_in(self.session.samples)
-            checks = list(self.left)
-            child = Child(
-                lambda send: run_checks(send, self.session, checks, self.patience),
-                self.patience,
-                values,
-            )
-            child.start()
-            self.child, self.messages = child, child.messages()
-
-    def next(self) -> Done:
-        """Return the outcome of the next check."""
-        if self.reason:
-            return Done(self.reason, 0.0)
-        if self.is_kept:
-            done = self._next_of_kept()
-            if done is not None:
-                self.left.pop(0)
-                return done
-            self._start()
+    def next(self) -> Done | None:
+        """Return the outcome of the next check, or None if no child can run it."""
+        if self.reason or self.child is None:
+            return None
         fault: Done | None = None  # smallest input still unknown
         try:
             for is_last, *message in self.messages:
                 fault = received(*message)
-                if is_last:
+                is_right = isinstance(fault.outcome, str)
+                if is_last and (is_right or self.is_new):
                     self.left.pop(0)
-                    self.may_keep &= isinstance(fault.outcome, str)
+                    self.may_keep &= is_right
                     return fault
-            crash = None if self.child is None else self.child.crash
+            crash = self.child.crash
         except Exception as error:  # noqa: BLE001  # raised again if it is our bug
-            crash = self._broken(error)
+            crash = self._broken(error) if self.is_new else None
+        if not self.is_new:
+            self.start()
+            return self.next()
         assert crash is not None  # otherwise the child would have sent one more
         self.may_keep = False
         check = self.left.pop(0)
         done = fault or self._crashed(check, crash)
-        self._start()
+        self.start()
         return done
 
     def _broken(self, error: Exception) -> Crash:
@@ -267,31 +204,18 @@ class _Apart:
     ) -> tuple[Sample | None, Crash | None]:
         """Repeat a check; return its last sample, and its crash if it crashes."""
         try:
-            return last_before_crash(
-                lambda: done_of(check, self.session, reported), self.patience
-            )
+            return self.repeat(check)
         except Exception as error:
             if type(error) is type(known) and str(error) == str(known):
                 raise
             return None, None
-
-    def _next_of_kept(self) -> Done | None:
-        """Return the kept child's next outcome, unless it is a fault or a crash."""
-        if self.found is None:
-            try:
-                effects, found = next(self.messages, (None, ()))
-            except Exception:  # noqa: BLE001  # a new child will see it too
-                return None
-            is_same = has_effects(self.session, effects)
-            self.found = [Done(*done) for done in found][::-1] if is_same else []
-        return self.found.pop() if self.found else None
 
     def _crashed(self, check: Check, crash: Crash) -> Done:
         """Repeat a crashed check to see where it crashes; return its outcome."""
         start = perf_counter()
         if crash.hangs and not self.knows_hang:
             self.knows_hang, self.patience = True, self.patience / SHORTER
-        self.reason = self._why_no_child()
+        self.reason = self.why_no_child()
         if self.reason:
             return Done(self.reason, perf_counter() - start)
         sample, again = self._repeated(check)
@@ -305,7 +229,104 @@ class _Apart:
         error = reported(check, self.session, sample or usual, fault)
         return Done(error, perf_counter() - start, has_crashed=True)
 
-    def _why_no_child(self) -> str:
+    # ---- what depends on the way to make a child ----
+
+    @abstractmethod
+    def start(self) -> None:
+        """Run the remaining checks in a new child."""
+
+    @abstractmethod
+    def keep(self, child: Any) -> bool:
+        """Keep a child that waits for work; return False if it has to end."""
+
+    @abstractmethod
+    def repeat(self, check: Check) -> tuple[Sample | None, Crash | None]:
+        """Repeat a check in a new child; return its last sample, and how it crashed."""
+
+    def why_no_child(self) -> str:
+        """Return why a crash of a child proves nothing, or ""."""
+        return ""
+
+    @abstractmethod
+    def instead(self, check: Check) -> Done:
+        """Return the outcome of a check that no child can run."""
+
+    @abstractmethod
+    def at_smallest(
+        self, check: Check, session: Session, sample: Sample, error: Exception
+    ) -> OpCheckError:
+        """Return the error for a fault found here, on the user's own arguments."""
+
+
+_ONCE = (
+    "it did so once, and not when the check was repeated: the input is only the last"
+)
+
+
+class _Forked(_Apart):
+    """Runs checks in a forked child."""
+
+    # What the child has copied, if it may be kept.
+    world: child_reuse.World | None = None
+
+    def __enter__(self) -> Self:
+        self.may_keep = may_be_kept(self.session)
+        if self.left and self.may_keep:
+            self._ask_kept()
+        return self
+
+    def _ask_kept(self) -> None:
+        """Give the checks to the kept child, if it knows the operator."""
+        found = child_reuse.taken(self.session.op)
+        if found is None:
+            return
+        child, self.world = found
+        try:
+            child.ask(serve, outline_of(self.session), names_of(self.left))
+        except ChildGoneError:
+            child.close()
+            return
+        self.child, self.messages = child, self._served(child)
+
+    def _served(self, child: Child) -> Iterator[Any]:
+        """Yield the outcomes that `serve` sends in one message."""
+        messages = child.messages()
+        effects, found = next(messages, (None, ()))
+        if has_effects(self.session, effects):
+            yield from [(True, Done(*done), None) for done in found]
+        yield from messages
+
+    def start(self) -> None:
+        """Run the remaining checks in a new child."""
+        self.close()
+        self.world = None
+        if not self.left or self.reason:
+            return
+        if self.may_keep:
+            self.world = child_reuse.World(self.session.op)
+        checks = list(self.left)
+        child = Child(
+            lambda send: run_checks(send, self.session, checks, self.patience),
+            self.patience,
+            values_in(self.session.samples),
+        )
+        child.start()
+        self.child, self.messages, self.is_new = child, child.messages(), True
+
+    def keep(self, child: Child) -> bool:
+        """Keep a child that waits for work; return False if it has to end."""
+        if self.world is None:
+            return False
+        child_reuse.give_back(child, self.world)
+        return True
+
+    def repeat(self, check: Check) -> tuple[Sample | None, Crash | None]:
+        """Repeat a check in a new child; return its last sample, and how it crashed."""
+        return last_before_crash(
+            lambda: done_of(check, self.session, reported), self.patience
+        )
+
+    def why_no_child(self) -> str:
         """Return why a child proves nothing: the user's own arrays crash it too.
 
         They do not crash this process. For example, OpenMP threads do not survive a
@@ -319,13 +340,33 @@ class _Apart:
         )
         return "" if crash is None else _NO_CHILD.format(crash.how)
 
+    def instead(self, check: Check) -> Done:
+        """Return the outcome of a check that no child can run."""
+        return Done(self.reason, 0.0)
+
+    def at_smallest(
+        self, check: Check, session: Session, sample: Sample, error: Exception
+    ) -> OpCheckError:
+        """Let a child find the smallest input for a fault that was found here."""
+
+        def search(send: Send) -> None:
+            with watched(clock(PATIENCE)):
+                found = at_smallest(check, session, sample, error)
+            if found.sample is not sample:
+                send_done(send, Done(found, 0.0), is_last=True)
+
+        with Child(search, PATIENCE, values_in([sample])) as child:
+            for _, *message in child.messages():
+                found = received(*message).outcome
+                assert isinstance(found, OpCheckError)
+                return found
+        # No smaller input shows it, or the search for one crashed.
+        return reported(check, session, sample, error)
+
 
 _NO_CHILD = (
     "SKIPPED: its inputs run in a forked child, where the kernel {} on the given"
     " arguments too: a library in it does not survive a fork"
-)
-_ONCE = (
-    "it did so once, and not when the check was repeated: the input is only the last"
 )
 
 
@@ -333,16 +374,21 @@ def last_before_crash(
     work: Callable[[], Any], patience: float
 ) -> tuple[Sample | None, Crash | None]:
     """Repeat work that crashed; return the last sample, and the crash or None."""
-    last: Sample | None = None
 
     def watch(send: Send) -> None:
         with watched(telling(send, patience)):
             work()
 
     with Child(watch, patience) as child:
-        for message in child.messages():
-            last = message
-    return last, child.crash
+        return _last_of(child), child.crash
+
+
+def _last_of(child: Child | SpawnedChild) -> Any:
+    """Return the last message of a child about its work, or None."""
+    last = None
+    for message in child.messages():
+        last = message
+    return last
 
 
 # ---- inputs for an operator, found in a child ----
@@ -359,10 +405,10 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     OpCheckError
         If the kernel crashes on a call that is tried. The error names `check`.
     """
-    if not CAN_FORK:
-        return samples_elsewhere(op, check)
-
-    found = _sought_by_kept(op) or _sought(op, check)
+    if CAN_FORK:
+        found = _sought_by_kept(op) or _sought(op, check)
+    else:
+        found = _sought_elsewhere(op, check)
     samples, patterns = found
     if patterns:
         op.plans.patterns = patterns[0]
@@ -370,24 +416,24 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     return list(samples[0]) if samples else base_samples(op)
 
 
-def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
-    """Find inputs in a child; send the samples and patterns that can be sent."""
-    start_clock(patience)
+def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
+    """Find inputs in a child; send those that can be sent, or each before it is tried."""
+    start_clock(PATIENCE)
     note_program()
-    with watched(clock(patience)):
+    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
         samples, patterns = base_samples(op), op.plans.patterns
-    send((samples,) if travels(samples) else ())
-    send((patterns,) if travels(patterns) else ())
+    for found in () if tells else (samples, patterns):
+        send((found,) if travels(found) else ())
 
 
-def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
-    """Ask the kept child for inputs; return None if there is none or it fails."""
+def _sought_by_kept(op: Operator[..., Any]) -> list[Any]:
+    """Ask the kept child for inputs; return nothing if there is none or it fails."""
     taken = child_reuse.taken(op)
     if taken is None:
-        return None
+        return []
     child, world = taken
     try:
-        child.ask(_search, op, PATIENCE)
+        child.ask(search, op, False)
         found = list(child.messages())
     except Exception:  # noqa: BLE001  # a new child will see it too
         found = []
@@ -395,13 +441,13 @@ def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
         child_reuse.give_back(child, world)
         return found
     child.close()
-    return None
+    return []
 
 
 def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
     """Start a new child and ask it for inputs."""
     world = child_reuse.World(op)
-    child = Child(lambda send: _search(send, op, PATIENCE), PATIENCE)
+    child = Child(lambda send: search(send, op, False), PATIENCE)
     child.start()
     try:
         found = list(child.messages())
@@ -410,14 +456,44 @@ def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
         raise
     if child.crash is not None:
         child.close()
-        raise _crashed(op, check, child.crash)
+        last, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
+        raise _search_fault(op, check, child.crash, last)
     child_reuse.give_back(child, world)
     return found
 
 
-def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:
-    sample, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
-    return search_fault(op, check, crash, sample or Sample(()))
+def _sought_elsewhere(op: Operator[..., Any], check: Check) -> list[Any]:
+    """Ask another process for inputs; return no samples if it lacks the operator."""
+    if _why_not(op, []):
+        return [(), ()]
+    child, _ = _child_for(op)
+    with child:
+        try:
+            child.ask(is_same, op, _table_of(op))
+            is_there = _only(child)
+        except Exception:  # noqa: BLE001  # the checks will say why, in the table
+            is_there = False
+        if not is_there:
+            return [(), ()]
+        child.ask(search, op, False)
+        found = list(child.messages())
+    if child.crash is None:
+        return found
+    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
+        again.ask(search, op, True)
+        last = _last_of(again)
+    raise _search_fault(op, check, again.crash or child.crash, last)
+
+
+def _search_fault(
+    op: Operator[..., Any], check: Check, crash: Crash, last: Sample | None
+) -> OpCheckError:
+    """Return the error for a crash during the search for inputs."""
+    sample = Sample(()) if last is None else last
+    fault = crash_fault(op, crash, sample, None)
+    fault.what += ", one of the calls that opcheck tries to find inputs"
+    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
+    return reported(check, Session(op, []), sample, fault)
 
 
 # ---- compute in this process what every child would compute again ----
@@ -444,97 +520,6 @@ def warm_up(checks: Iterable[Check]) -> None:
             outcome_of(check, session, reported)
 
 
-# ---- the outcomes of checks if forking is not possible ----
-# The checks run in a new process that imports the operator.
-
-_HERE: Final = (
-    "in this process, which a crash would end: there is no safe fork here, and a new"
-    " process {}"
-)
-
-
-def outcomes_elsewhere(
-    session: Session, checks: Sequence[Check], parts: Sequence[Check | None]
-) -> Generator[Done, None, None]:
-    """Run checks and yield their outcomes in order.
-
-    `parts` run in another process: whole checks, or the inputs they make up. If that
-    process cannot have the operator, they run in this one, and the outcome says so.
-    """
-    left = [part for part in parts if part is not None]
-    with _Elsewhere(session, left) as elsewhere:
-        for check, part in zip(checks, parts, strict=True):
-            done = None
-            if part is None or part.is_rest:
-                done = done_of(check, session, elsewhere.at_smallest)
-            if part is not None:
-                rest = elsewhere.next() or _here(part, session, elsewhere.reason)
-                done = rest if done is None else both(done, rest)
-            assert done is not None
-            yield done
-
-
-def _here(check: Check, session: Session, reason: str) -> Done:
-    done = done_of(check, session, at_smallest)
-    is_fine = done.outcome == SUCCESS and not done.note
-    return done._replace(note=_HERE.format(reason)) if is_fine else done
-
-
-# ---- searching inputs ----
-
-
-def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
-    """Find inputs for an operator and send them, or send each before it is tried."""
-    start_clock(PATIENCE)
-    with watched(telling(send, PATIENCE) if tells else clock(PATIENCE)):
-        samples = base_samples(op)
-    if not tells:
-        send(samples)
-
-
-def samples_elsewhere(op: Operator[..., Any], check: Check) -> list[Sample]:
-    """Find inputs in another process, or in this one if the other lacks the operator.
-
-    Raises
-    ------
-    ArgumentError
-        If no inputs are found.
-    OpCheckError
-        If the kernel crashes on a call that is tried. The error names `check`.
-    """
-    if _why_not(op, []):
-        return base_samples(op)
-    child, _ = _child_for(op)
-    with child:
-        try:
-            child.ask(is_same, op, _table_of(op))
-            is_there = _only(child)
-        except Exception:  # noqa: BLE001  # the checks will say why, in the table
-            is_there = False
-        if not is_there:
-            return base_samples(op)
-        child.ask(search, op, False)
-        found = list(child.messages())
-    if child.crash is None:
-        samples: list[Sample] = found[0]
-        return samples
-    with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
-        again.ask(search, op, True)
-        found = list(again.messages())
-    last = found[-1] if found else Sample(())
-    raise search_fault(op, check, again.crash or child.crash, last)
-
-
-def search_fault(
-    op: Operator[..., Any], check: Check, crash: Crash, sample: Sample
-) -> OpCheckError:
-    """Return the error for a crash during the search for inputs."""
-    fault = crash_fault(op, crash, sample, None)
-    fault.what += ", one of the calls that opcheck tries to find inputs"
-    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
-    return reported(check, Session(op, []), sample, fault)
-
-
 # ---- the other process ----
 
 _waiting: list[SpawnedChild] = []
@@ -558,129 +543,84 @@ def close_waiting() -> None:
         _waiting.pop().close()
 
 
-class _Elsewhere:
-    """Runs checks in another process; after a crash, the rest in a new one."""
+class _Spawned(_Apart):
+    """Runs checks in a process that imports the operator, where there is no safe fork.
 
-    def __init__(self, session: Session, checks: Sequence[Check]) -> None:
-        self.session = session
-        self.left = list(checks)
-        # Why the other process cannot run them, or "".
-        self.reason = _why_not(session.op, session.samples) if checks else ""
-        self.child: SpawnedChild | None = None
-        self.is_new = False
+    If that process cannot have the operator, they run here, and the outcome says so.
+    """
 
-    def __enter__(self) -> Self:
-        self._start()
-        return self
+    def begin(self) -> None:
+        """Run the operator on the user's samples, and start checks in a child."""
+        if self.left:
+            self.reason = _why_not(self.session.op, self.session.samples)
+        super().begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        child, self.child = self.child, None
-        if child is None:
-            return
-        is_done = kind is None and not self.left and next(self.messages, None) is None
-        if is_done and child.is_waiting:
-            _waiting.append(child)
-        else:
-            child.close()
-
-    def _start(self, *, is_new: bool = False) -> None:
-        """Give the remaining checks to another process."""
-        if self.child is not None:
-            self.child.close()
-            self.child = None
+    def start(self) -> None:
+        """Give the remaining checks to another process, a new one after the first."""
+        if self.child is not None or self.is_new:
+            self.close()
+            close_waiting()
         if not self.left or self.reason:
             return
-        if is_new:
-            close_waiting()
-        self.child, self.is_new = _child_for(self.session.op)
+        child, self.is_new = _child_for(self.session.op)
         try:
-            self.reason = self._asked(self.child)
+            self.reason = self._asked(child)
         except ChildGoneError:
-            self.reason = f"ends as it begins: {self.child.last_words()}"
+            self.reason = f"ends as it begins: {child.last_words()}"
         except Exception as error:  # noqa: BLE001  # whatever an import raises
             text = str(error).partition("\n")[0]
             self.reason = f"cannot import the operator: {text or type(error).__name__}"
         if self.reason:
-            self.child.close()
-            self.child = None
+            child.close()
+        else:
+            self.child = child
 
     def _asked(self, child: SpawnedChild) -> str:
         """Ask the child to run the checks; return why it cannot, or ""."""
-        op = self.session.op
+        op, outline = self.session.op, outline_of(self.session)
         child.ask(is_same, op, _table_of(op))
         if not _only(child):
             return "has other rules for it: some are registered as the program runs"
-        child.ask(check_all, outline_of(self.session), names_of(self.left), PATIENCE)
-        self.messages: Iterator[Any] = child.messages()
+        child.ask(check_all, outline, names_of(self.left), self.patience)
+        self.messages = child.messages()
         effects = next(self.messages, None)
         if effects is None or not has_effects(self.session, *effects):
             return "gets other results from it for the given arguments"
         return ""
 
-    def next(self) -> Done | None:
-        """Return the next check's outcome, or None if it must run in this process."""
-        if self.reason or self.child is None:
-            return None
-        fault: Done | None = None  # smallest input still unknown
-        crash: Crash | None
-        try:
-            for is_last, *message in self.messages:
-                fault = received(*message)
-                if is_last:
-                    return self._taken(fault)
-            crash = self.child.crash
-        except Exception as error:  # noqa: BLE001  # its memory was overwritten
-            text = f"{type(error).__name__}: {error}"
-            crash = Crash(f"broke the process it ran in ({text})")
-        if not self.is_new:
-            return self._again()
-        check = self.left.pop(0)
-        done = fault or self._crashed(check, crash or Crash("ended the process"))
-        self._start(is_new=True)
-        return done
+    def keep(self, child: SpawnedChild) -> bool:
+        """Keep a child that waits for work."""
+        _waiting.append(child)
+        return True
 
-    def _taken(self, done: Done) -> Done | None:
-        """Return an outcome. A fault counts only in a new process."""
-        if isinstance(done.outcome, OpCheckError) and not self.is_new:
-            return self._again()
-        self.left.pop(0)
-        return done
-
-    def _again(self) -> Done | None:
-        self._start(is_new=True)
-        return self.next()
-
-    def _crashed(self, check: Check, crash: Crash) -> Done:
-        """Repeat a crashed check to see where it crashes; return its outcome."""
-        start = perf_counter()
-        op, last = self.session.op, self.session.samples[0]
-        child = SpawnedChild(
-            with_main=op.definition.module == "__main__", patience=PATIENCE
-        )
+    def repeat(self, check: Check) -> tuple[Sample | None, Crash | None]:
+        """Repeat a check in a new child; return its last sample, and how it crashed."""
+        close_waiting()
+        child, _ = _child_for(self.session.op)
         with child:
-            child.ask(repeat, outline_of(self.session), names_of([check]), PATIENCE)
-            for message in child.messages():
-                last = message
-        usual = self.session.samples[0]
-        skipped = left_out(op, child.crash or crash, last, usual)
-        if skipped:
-            return Done(skipped, perf_counter() - start, has_crashed=True)
-        fault = crash_fault(op, child.crash or crash, last, usual)
-        error = reported(check, self.session, last, fault)
-        return Done(error, perf_counter() - start, has_crashed=True)
+            job = outline_of(self.session), names_of([check]), self.patience
+            child.ask(repeat, *job)
+            return _last_of(child), child.crash
+
+    def instead(self, check: Check) -> Done:
+        """Run a check here, and say why."""
+        done = done_of(check, self.session, at_smallest)
+        is_fine = done.outcome == SUCCESS and not done.note
+        return done._replace(note=_HERE.format(self.reason)) if is_fine else done
 
     def at_smallest(
         self, check: Check, session: Session, sample: Sample, error: Exception
     ) -> OpCheckError:
-        """Return the error for a fault found here, on the user's own arguments."""
+        """Return the error for a fault found here; no search where it may crash."""
         return (reported if self.child is not None else at_smallest)(
             check, session, sample, error
         )
+
+
+_HERE: Final = (
+    "in this process, which a crash would end: there is no safe fork here, and a new"
+    " process {}"
+)
 
 
 def _only(child: SpawnedChild) -> Any:

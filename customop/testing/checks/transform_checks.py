@@ -102,7 +102,11 @@ def _check_rule(function: _RowFunction, sample: Sample, arrays: Sequence[Any]) -
         batched = tuple(d is not None for d in dims)
         if batched not in known:
             known[batched] = _BatchRows(function, batched, 2)
-        _check_dims(known[batched], dims)
+        try:
+            _check_dims(known[batched], dims)
+        except (Fault, CustomOpError) as error:
+            error.parameter = error.parameter or _batched_wrongly(function, dims)
+            raise
     first = (0,) * len(arrays)
     every = (True,) * len(arrays)
     for size in (1, 0):
@@ -115,6 +119,39 @@ def _check_rule(function: _RowFunction, sample: Sample, arrays: Sequence[Any]) -
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
         _check_out_dims(known[every])
         _check_nested(_BatchRows(function, every, 4))
+
+
+def _batched_wrongly(function: _RowFunction, dims: Sequence[int | None]) -> str:
+    """Return the parameter whose batch axis a rule gets wrong, or "" for several.
+
+    The fault shows along the axis of this argument alone, or not without it.
+    """
+    usual = 0 if any(d != 0 for d in dims) else None
+    changed = [k for k, d in enumerate(dims) if d != usual]
+    nothing = [usual] * len(dims)
+    alone = [k for k in changed if _is_wrong(function, _with(nothing, k, dims[k]))]
+    without = [k for k in changed if not _is_wrong(function, _with(dims, k, usual))]
+    session = function.session
+    pairs = zip(
+        session.op.schema.parameters, session.bound(function.sample), strict=True
+    )
+    names = [p.name for p, value in pairs for _ in arrays_of([value])]
+    found = {names[at[0]] for at in (alone, without) if len(at) == 1}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _with(
+    dims: Sequence[int | None], k: int, entry: int | None
+) -> tuple[int | None, ...]:
+    return (*dims[:k], entry, *dims[k + 1 :])
+
+
+def _is_wrong(function: _RowFunction, dims: Sequence[int | None]) -> bool:
+    try:
+        _check_dims(_BatchRows(function, [d is not None for d in dims], 2), dims)
+    except Exception:  # noqa: BLE001  # whatever a rule raises
+        return True
+    return False
 
 
 # Rules may take the batch apart in blocks of 64.

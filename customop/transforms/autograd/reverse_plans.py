@@ -212,7 +212,7 @@ def _node_lines(
 
 def _node_class(op: RuleTable, rule: GradRule) -> type[GradNode]:
     """Return a class for the nodes of one operator, which holds it and its rule."""
-    is_short = op.is_plain and op.is_unary and rule.is_formula
+    is_short = op.is_plain and op.is_unary and type(rule) is Formula
     base: type[GradNode] = UnaryNode if is_short else GradNode
     return _nodes_of(op, rule, base, rule.backward, {})
 

@@ -364,7 +364,7 @@ class CustomFunction(ABC, Generic[P, R]):
             total = call_numpy(np.zeros_like, out)
             for fn, t in zip(jvps, tangents, strict=True):
                 if fn is not None and is_array(t):
-                    total = total + fn(t, out, *primals)
+                    total = total + entered(fn)(t, out, *primals)
             return out, total
 
         self.jvp = jvp
@@ -503,11 +503,12 @@ class CallOfUser(FunctionCall, Generic[CustomT]):
         rule = self.custom.jvp
         if rule is None:
             raise self.custom.missing("defjvp(rule)")
+        run = entered(rule)
         directions = self.given.parts.beside(
             [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
         )
         found = self.given.call(
-            lambda *args: rule(*self.first, args, directions), primals
+            lambda *args: run(*self.first, args, directions), primals
         )
         if not isinstance(found, tuple) or len(found) != 2:
             raise self._wrong_tangents(
@@ -665,7 +666,7 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
         if self.custom.fwd is None:
             raise self.custom.missing("defvjp(fwd, bwd)")
-        found = self.given.call(self.with_all(self.custom.fwd), inputs)
+        found = self.given.call(self.with_all(entered(self.custom.fwd)), inputs)
         if not isinstance(found, tuple) or len(found) != 2:
             raise self._wrong(self.custom.fwd, f"fwd returned {show(found)}", _PAIR)
         outputs = self.given.outputs(found[0], inputs)
@@ -676,7 +677,7 @@ class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
         residuals, results, wanted = rest
         assert self.custom.bwd is not None
         with unwritten_inputs(self.table):
-            grads = self.custom.bwd(
+            grads = entered(self.custom.bwd)(
                 *self.first,
                 residuals.tree(sealed_inputs(saved)),
                 results.beside(_sealed_or_none(cotangents)),

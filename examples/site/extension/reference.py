@@ -79,7 +79,8 @@ def names_of(theme: Theme) -> dict[str, list[str]]:
 
 def _page(theme: Theme) -> Iterator[str]:
     yield from _heading(theme.title, "=")
-    yield theme.about
+    if not theme.modules:  # whose docstring says it in other words
+        yield theme.about
     links = [f":doc:`/guide/{page}`" for page in theme.guide.split()]
     yield f"The guide explains: {', '.join(links)}."
     yield ""

@@ -116,7 +116,7 @@ def random_program(rng: np.random.Generator) -> Callable[..., Any]:
         for _ in range(steps):
             try:
                 y = _step(draw, values)
-            except (ValueError, TypeError, IndexError):
+            except (ValueError, TypeError, IndexError, np.linalg.LinAlgError):
                 continue
             if y is None or y.size > 60000:
                 continue
@@ -196,7 +196,7 @@ def _step(  # noqa: C901, PLR0911, PLR0912  # a list of cases
     if kind < 0.885:
         return np.where(x > 0, x, other) if x.dtype.kind != "c" else np.conj(x)
     if kind < 0.925:
-        return _composed(x, other, int(share * 12), way)
+        return _composed(x, other, int(share * 16), way)
     return _rarer(x, other, (kind - 0.925) / 0.075, way)
 
 
@@ -234,6 +234,8 @@ def _composed(  # noqa: C901, PLR0911, PLR0912  # a list of cases
         return np.round(x, way % 4) if x.dtype.kind == "f" else x
     if not x.ndim:
         return None
+    if kind > 11:  # NumPy's irfft of no items gives what lies in memory
+        return _core(x, other, kind, way) if x.size else None
     places = np.array([0, -1, 0, -1])[: way % 4 + 1]
     if kind == 2:
         return np.diff(x, axis=axis)
@@ -259,6 +261,41 @@ def _composed(  # noqa: C901, PLR0911, PLR0912  # a list of cases
         y[..., 0] = 1
         y[-1] = y[0]
     return y
+
+
+def _core(  # noqa: C901, PLR0911  # a list of cases
+    x: Any, other: Any, kind: int, way: int
+) -> Any:
+    """Return a Fourier transform, or what LAPACK makes of matrices."""
+    axis, norm = way % x.ndim, (None, "ortho", "forward")[way % 3]
+    if kind < 14 or x.ndim < 2:
+        names = ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2")
+        name = names[way % 8]
+        if x.dtype.kind == "c" and name.startswith("rfft"):
+            name = "fft"
+        if name.endswith("2"):
+            return getattr(np.fft, name)(x, axes=(-1, 0)[: x.ndim], norm=norm)
+        lengths = (None, 1, 4, 7, 12)
+        return getattr(np.fft, name)(x, n=lengths[way % 5], axis=axis, norm=norm)
+    wide = x @ np.conj(np.swapaxes(x, -1, -2)) / 8
+    wide = wide if way % 13 == 0 else wide + np.eye(x.shape[-2]) * 2
+    triangle = "UL"[way % 2]
+    if way % 9 == 0:
+        return np.linalg.cholesky(wide, upper=bool(way % 2))
+    if way % 9 == 1:
+        return np.linalg.eigh(wide, triangle)[way % 2]
+    if way % 9 == 2:
+        return np.linalg.svd(x, full_matrices=bool(way % 2))[way % 3]
+    if way % 9 == 3:
+        return np.linalg.slogdet(wide)[way % 2]
+    if way % 9 == 4:
+        return np.linalg.solve(wide, x)
+    if way % 9 == 5:
+        line = other if other.ndim == 1 else wide[0, 0] if wide.ndim > 2 else wide[0]
+        return np.linalg.solve(wide, line)
+    if way % 9 == 6:
+        return np.linalg.eigvalsh(wide, triangle)
+    return np.linalg.det(wide) if way % 9 == 7 else np.linalg.inv(wide)
 
 
 def _rarer(  # noqa: C901, PLR0911, PLR0912  # a list of cases

@@ -167,3 +167,81 @@ def test_flags_in_any_block(place: int, monkeypatch: pytest.MonkeyPatch) -> None
     assert door(values) == FLAGGED
     values[place] = 1.0
     assert (door(values)[0] == 1).all()
+
+
+# ---- sums of blocks, with exact=False ----
+
+
+def sums_of(seed: int) -> Any:
+    """Return a random function of two arrays whose results are sums, and maybe arrays."""
+    rng = np.random.default_rng(seed)
+    names = rng.choice(["add", "multiply", "subtract", "maximum"], 4)
+    alone = rng.choice(["square", "sqrt", "exp", "abs", "sin"], 3)
+    steps = int(rng.integers(1, 4))
+    totals = rng.integers(0, 4, 3)
+
+    def program(x: Any, y: Any) -> list[Any]:
+        values = [x, y]
+        for k in range(steps):
+            z = getattr(np, names[k])(values[-1], values[int(totals[0]) % 2])
+            values.append(getattr(np, alone[k])(np.abs(z) * 0.25))
+        found = [np.sum(values[-1]), np.mean(values[-1]), np.sum(values[2])]
+        kept = [v for v in values[2:] if totals[1] == 0]
+        first = [found[i] for i in range(len(found)) if i != totals[2]]
+        return [*first, *kept]
+
+    return program
+
+
+def check_sums(seed: int, length: int, dtype: str) -> None:
+    """Compare the sums with those of long doubles."""
+    x, y = np.random.default_rng(seed).normal(size=(2, length)).astype(dtype)
+    program = sums_of(seed)
+    near = co.compile(program, backend="native", exact=False)
+    wanted = program(x.astype("g"), y.astype("g"))
+    bound = 60 * np.finfo(dtype).eps
+    for _ in range(2):
+        for found, right in zip(near(x, y), wanted, strict=True):
+            assert found.dtype == dtype
+            apart = np.abs(found - right) / max(np.abs(right).max(), 1.0)
+            assert np.max(apart) < bound, seed
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("length", [32_768, 70_001, SHARED[0], SHARED[1]])
+def test_sums_of_blocks(length: int, dtype: str) -> None:
+    """As near as those of NumPy, beside long doubles, also where threads share them."""
+    for seed in range(3):
+        check_sums(seed, length, dtype)
+
+
+@pytest.mark.exhaustive
+def test_more_sums_of_blocks() -> None:
+    """Of random programs and lengths."""
+    rng = np.random.default_rng(5)
+    for seed in range(3, 120):
+        check_sums(seed, int(rng.integers(20_000, 150_000)), "f8")
+
+
+def test_sums_that_lie_where_a_number_of_the_run_lay() -> None:
+    """The memory of a sum is that of a number, or of a sum, which nothing reads any more."""
+
+    def program(x: Any) -> Any:
+        scale = np.sum(x[:3]) * 2.0
+        y = np.square(x * scale)
+        np.sum(y)
+        return np.mean(y)
+
+    x = np.random.default_rng(0).normal(size=50_000)
+    near = co.compile(program, backend="native", exact=False)
+    assert abs(near(x) / program(x) - 1.0) < 1e-14
+
+
+def test_flags_of_sums_of_blocks() -> None:
+    """Where a sum overflows NumPy computes the call again, and warns."""
+    near = co.compile(lambda x: np.sum(x * 2.0), backend="native", exact=False)
+    x = np.ones(40_000)
+    assert near(x) == 80_000.0
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert near(x * 1e305) == np.inf
+    assert near(x) == 80_000.0

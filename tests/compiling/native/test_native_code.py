@@ -341,3 +341,14 @@ def test_edges_of_a_histogram_are_checked_for_their_values() -> None:
     for x in (ROWS, ROWS[::-1] * 2.0):
         for found, expected in zip(compiled(x), fn(x), strict=True):
             assert np.array_equal(found, expected)
+
+
+def test_numbers_that_are_fixed_do_not_matter() -> None:
+    """Numbers of Python are arguments of the table, as long as no call reads them."""
+    compiled = co.compile(lambda x, by, n: np.sin(x) * by + n, backend="native")
+    x = np.linspace(0.0, 1.0, 5)
+    for _ in range(2):
+        assert compiled(x, 0.1, 2).tobytes() == (np.sin(x) * 0.1 + 2).tobytes()
+    assert "table of" in str(compiled.explain())
+    assert compiled(x, 0.2, 3).tobytes() == (np.sin(x) * 0.2 + 3).tobytes()
+    assert compiled(x, 0.1, 2**70).tobytes() == (np.sin(x) * 0.1 + 2.0**70).tobytes()

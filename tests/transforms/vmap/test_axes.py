@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import customop as co
@@ -53,6 +53,7 @@ def _(info: Any, in_dims: Any, x: Any, y: Any, k: Any) -> Any:
 @loops
 @pytest.mark.parametrize("op", [looped, ruled], ids=["loop", "rule"])
 @given(cases())
+@settings(deadline=None)
 def test_axes(op: Any, case: Any) -> None:
     """Any axes in and out give what a plain loop gives."""
     (x, y), in_dims, out_dim = case

@@ -183,3 +183,22 @@ def test_a_source_without_a_state() -> None:
             transform(lambda x: reaches(x, draws=True))(X)
     with pytest.raises(co.ArgumentError, match="SystemRandom, whose draws"):
         co.grad(co.checkpoint(lambda x: np.sum(reaches(x))))(X)
+
+
+def test_a_sequence_of_seeds_spawns_other_children_each_time() -> None:
+    """To spawn is to draw; a function may read it."""
+    seeds = np.random.SeedSequence(1)
+
+    def noisy(x: Any) -> Any:
+        return x * np.random.default_rng(seeds.spawn(1)[0]).random()
+
+    for transform in (co.compile, co.make_fx):
+        with pytest.raises(co.GraphError, match="draws from a SeedSequence"):
+            transform(noisy)(X)
+    for randomness in ("error", "different"):
+        with pytest.raises(co.VmapError, match="draws from a SeedSequence"):
+            co.vmap(noisy, randomness=randomness)(X)
+    with pytest.raises(co.ArgumentError, match="SeedSequence, whose draws"):
+        co.grad(co.checkpoint(lambda x: np.sum(noisy(x))))(X)
+    size = co.grad(co.checkpoint(lambda x: np.sum(x * seeds.pool_size)))
+    np.testing.assert_array_equal(size(X), np.full_like(X, 4))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import customop as co
@@ -254,6 +254,7 @@ pointwise = define(
 
 
 @given(st.integers(0, 2), st.integers(0, 2), st.data())
+@settings(deadline=None)
 def test_pointwise_pairs_rows_of_mixed_ranks(a: int, b: int, data: Any) -> None:
     """Rows broadcast against each other as NumPy does, wherever the batches are."""
     row = (2, 3)

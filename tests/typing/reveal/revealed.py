@@ -75,6 +75,14 @@ reveal_type(co.register_fake("typing::shown"))
 # by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
 # by pyright: (FnT@register_fake) -> FnT@register_fake
 
+# A kernel for NumPy's arrays takes and returns what the operator does.
+reveal_type(co.get_kernel(shown, "cpu"))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> FakeArray
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> FakeArray
+reveal_type(co.get_kernel(shown, "vmap"))
+# by mypy: def (*Any, **Any) -> Any
+# by pyright: (...) -> Any
+
 # ---- transforms ----
 
 reveal_type(co.grad(loss))
@@ -109,16 +117,17 @@ reveal_type(co.jvp(generic, (array, array), (array, array)))
 # by mypy: tuple[FakeArray, FakeArray]
 # by pyright: tuple[FakeArray, FakeArray]
 reveal_type(co.jacrev(loss))
-# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
-# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+# by mypy: def (FakeArray, k: int =, *, name: str =) -> Any
+# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> Any
 # by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.jacfwd(loss))
-# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
-# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+# by mypy: def (FakeArray, k: int =, *, name: str =) -> Any
+# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> Any
 # by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.hessian(generic))
-# by mypy: def [R <: Array] (R, y: R) -> Any
-# by pyright: (x: ArrayT@generic, /, y: ArrayT@generic) -> Any
+# by mypy: def [T <: Array] (T, y: T) -> Any
+# by pyright: (ArrayT@generic, y: ArrayT@generic) -> Any
+# by plugin: def [R <: Array] (R, y: R) -> Any
 reveal_type(co.vmap(loss))
 # by mypy: def (x: FakeArray, k: int =, *, name: str =) -> float
 # by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> float

@@ -34,7 +34,7 @@ def uses(x: F64) -> None:
     rows: list[F64] = co.jacrev(loss)(x, x, x)  # plugin: assignment
     (o,) = co.jacfwd(loss, (0, 1))(x, x, x)  # plugin: misc
     (p, q) = co.hessian(loss, (0, 1, 2))(x, x, x)  # plugin: misc
-    co.jacrev(loss)(x=x, y=x, z=x)  # plugin: call-arg
+    co.jacrev(loss)(x=x, y=x, z=x)  # mypy: call-arg  pyright: reportCallIssue
     co.grad(loss, -1)(x, "y", x)
     # by mypy: arg-type
     # by pyright: reportArgumentType
