@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core import recipes
 from customop.core.recipes import recipe_of
 from customop.core.registry import find_operator
 
@@ -262,3 +263,54 @@ def test_a_digest_leaves_out_what_says_nothing_about_the_kernel(
 ) -> None:
     """Other installed libraries, comments, places in files, names that it does not use."""
     assert digest() == digest(changed, old, new)
+
+
+COMPARED = """
+import numpy as np, customop as co
+
+FACTOR, ARRAY = 2.0, np.ones(2)
+
+def scaled(x):
+    return x * FACTOR
+
+@co.custom_op("recipes_compared::fixed", mutates_args=())
+def fixed(x: np.ndarray) -> np.ndarray:
+    return scaled(x)
+
+@co.custom_op("recipes_compared::changing", mutates_args=())
+def changing(x: np.ndarray) -> np.ndarray:
+    return x * ARRAY
+"""
+
+
+def test_a_recipe_is_compared_again_if_something_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task brings one: names that are rebound and arrays that are written count."""
+    (tmp_path / "recipes_compared.py").write_text(COMPARED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("recipes_compared")
+    count: list[str] = []
+    original = recipes._proof
+
+    def proof(op: Any) -> Any:
+        count.append(op.name)
+        return original(op)
+
+    monkeypatch.setattr(recipes, "_proof", proof)
+    for op in (module.fixed, module.changing):
+        sent = recipe_of(op)
+        count.clear()
+        assert sent.find() is sent.find() is sent.find() is op
+        assert len(count) == (1 if op is module.fixed else 3)
+    sent = recipe_of(module.fixed), recipe_of(module.changing)
+    monkeypatch.setattr(module, "FACTOR", 3.0)
+    module.ARRAY[0] = 5.0
+    for each in sent:
+        with pytest.raises(co.RegistrationError, match="its kernel differs"):
+            each.find()
+    monkeypatch.setattr(module, "FACTOR", 2.0)
+    assert sent[0].find() is module.fixed
+    module.fixed.register_kernel("cpu", lambda x: x)
+    with pytest.raises(co.RegistrationError, match="its kernel differs"):
+        sent[0].find()

@@ -368,6 +368,27 @@ def test_a_chunk_that_is_alone_is_not_copied() -> None:
     assert {id(x) for x in seen} & {id(x) for x in made}
 
 
+def test_an_error_names_the_operator_and_the_chunk() -> None:
+    """In a note, which keeps its class and goes with it between processes."""
+
+    def picky(x: Any) -> Any:
+        if x.max() > 0.5:
+            raise ValueError("too large")
+        return x
+
+    op = _define("picky", picky, schema="(Array x) -> Array", tags=co.Tag.pointwise)
+    values = np.zeros((4, 6))
+    values[3, 4] = 1.0
+    for found in (op(lazy(values, (2, 3))), op(lazy(values, (2, 3)) + 0.0) * 2.0):
+        with pytest.raises(ValueError, match="too large") as caught:
+            computed(found)
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert error.__notes__ == [
+            "in daskops::picky on chunk (1, 1): an array of shape (2, 3)"
+        ]
+        assert not any("_task_spec" in str(entry.path) for entry in caught.traceback)
+
+
 def test_equal_calls_have_equal_keys() -> None:
     """A graph of the same call is the same; another kernel or number makes another."""
     x = lazy(MATRIX)

@@ -179,7 +179,7 @@ class DeclaredCall(ChunkCall):
                 f" after it, with the boundary {kind!r}"
             )
             do = "say how far it reaches, and boundary='periodic' if it wraps around"
-        return self._found().error(
+        return self.found().error(
             ContractError,
             f" says that chunks along axis '{split.name}' give its result, and the result"
             f" {what}",

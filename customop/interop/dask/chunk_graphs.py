@@ -31,6 +31,7 @@ from customop.interop.dask.chunks import (
     empty_chunk,
     fakes_of,
     is_chunked,
+    note_chunk,
     nth_result,
     on_whole_axes,
     paired,
@@ -674,6 +675,13 @@ class _ChunkGradient:
     nested: Any
 
     def __call__(self, *chunks: Any) -> Any:
+        try:
+            return self._gradients(chunks)
+        except Exception as error:
+            note_chunk(error, self.run.found(), chunks[: self.arrays])
+            raise
+
+    def _gradients(self, chunks: Sequence[Any]) -> Any:
         own = list(chunks[: self.arrays])
 
         def of_wanted(*moving: Any) -> Any:

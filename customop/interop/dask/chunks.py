@@ -8,16 +8,19 @@ a label, every task gets the whole axis: its chunks are joined. This is the nota
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import prod
+from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 import dask.array as da
 import numpy as np
 from dask import config
+from dask._task_spec import GraphNode
 from dask.array.core import concatenate_axes
 from dask.array.utils import meta_from_array
 from dask.base import normalize_token, tokenize
@@ -607,7 +610,7 @@ class ChunkCall:
         self._op = op
         return op
 
-    def _found(self) -> RuleTable:
+    def found(self) -> RuleTable:
         """Return the operator; it is looked for once."""
         if self._op is None and self._sent is not None:
             return self._set(self._sent.find(kernel_alone=self.kernel_alone))
@@ -615,18 +618,22 @@ class ChunkCall:
 
     def __call__(self, *chunks: Any) -> Any:
         """Return the results for chunks in the places of the arrays."""
-        op = self._op or self._found()
+        op = self._op or self.found()
         values = _filled(self.args, chunks)
-        if self._ufunc is not None and self.adapt is None:
-            return self._ufunc(*values)
-        return op.invoke(values if self.adapt is None else self.adapt(values))
+        try:
+            if self._ufunc is not None and self.adapt is None:
+                return self._ufunc(*values)
+            return op.invoke(values if self.adapt is None else self.adapt(values))
+        except Exception as error:
+            note_chunk(error, op, chunks)
+            raise
 
     def bare(self, arrays: Sequence[Any]) -> Any:
         """Call the operator on arrays, which may be traced."""
-        return (self._op or self._found()).invoke(_filled(self.args, arrays))
+        return (self._op or self.found()).invoke(_filled(self.args, arrays))
 
     def __dask_tokenize__(self) -> Any:
-        kernel = "" if self._sent else normalize_token(kernel_for(self._found(), "cpu"))
+        kernel = "" if self._sent else normalize_token(kernel_for(self.found(), "cpu"))
         return self._recipe.token, kernel, tokenize(self.args)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -635,7 +642,29 @@ class ChunkCall:
     @property
     def _recipe(self) -> Recipe:
         """Return what other processes get of the operator."""
-        return self._sent or recipe_of(self._found())
+        return self._sent or recipe_of(self.found())
+
+
+def note_chunk(error: Exception, op: RuleTable, chunks: Sequence[Any]) -> None:
+    """Add a note to an error: the operator, the index of the task's chunk, the shapes."""
+    index = _index_of_task()
+    where = "a chunk" if index is None else f"chunk {index}"
+    shapes = [getattr(x, "shape", ()) for x in chunks]
+    given = ", ".join(f"{s}" for s in shapes) or "none"
+    noun = "an array of shape" if len(shapes) == 1 else "arrays of shapes"
+    error.add_note(f"in {op.qualname} on {where}: {noun} {given}")
+
+
+def _index_of_task() -> tuple[int, ...] | None:
+    """Return the index of the chunk that the running task of dask makes, if it has one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        task = frame.f_locals.get("self")
+        key = task.key if isinstance(task, GraphNode) else None
+        if isinstance(key, tuple) and all(isinstance(n, int) for n in key[1:]):
+            return key[1:]
+        frame = frame.f_back
+    return None
 
 
 def _filled(args: Sequence[Any], chunks: Sequence[Any]) -> list[Any]:
