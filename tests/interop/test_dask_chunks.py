@@ -27,12 +27,6 @@ MODES: dict[Any, Any] = {
 }
 
 
-def register_chunks(op: Any, **declared: Any) -> Any:
-    """By the module that `dask_kind` has imported, which registers the kind."""
-    bridge: Any = importlib.import_module("customop.interop.dask")
-    return bridge.register_chunks(op, **declared)
-
-
 def computed(tree: Any) -> Any:
     return dask.compute(tree, scheduler="sync")[0]
 
@@ -412,7 +406,7 @@ def annotated(x: Annotated[np.ndarray, "n"]) -> Annotated[np.ndarray, "n"]:
     return np.roll(x, 1)
 
 
-def test_checks_know_nothing_of_chunks() -> None:
+def test_opcheck_knows_nothing_of_chunks() -> None:
     """On NumPy's arrays such an operator is one like any other."""
     op = co.custom_op("daskchunks::annotated", annotated, mutates_args=())
     op.register_autograd(lambda ctx, g: np.roll(g, -1))
