@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Annotated, Any
 
@@ -88,13 +89,15 @@ def test_halos_give_numpys_numbers(kind: Any, reach: Any) -> None:
     assert_same(slope(x), slope(MATRIX))
 
 
-smooth = define(
-    "smooth",
-    lambda x, w: w * (np.roll(x, 1, -1) + np.roll(x, -1, -1)) ** 2,
-    "(Array[...,n] x, Array[n] w) -> Array[...,n]",
-    overlap={"n": 1},
-    boundary="periodic",
-)
+@functools.cache
+def smooth() -> Any:
+    return define(
+        "smooth",
+        lambda x, w: w * (np.roll(x, 1, -1) + np.roll(x, -1, -1)) ** 2,
+        "(Array[...,n] x, Array[n] w) -> Array[...,n]",
+        overlap={"n": 1},
+        boundary="periodic",
+    )
 
 
 def test_higher_derivatives_and_batches() -> None:
@@ -103,17 +106,17 @@ def test_higher_derivatives_and_batches() -> None:
     x = da.from_array(row, chunks=4)
 
     def loss(x: Any) -> Any:
-        return np.sum(np.sin(smooth(x, w)))
+        return np.sum(np.sin(smooth()(x, w)))
 
     assert_same(co.hvp(loss, (x,), (w,))[0], co.hvp(loss, (row,), (w,))[0])
     tangent = co.jvp(loss, (x,), (w,))[1]
     assert_same(tangent, np.asarray(co.jvp(loss, (row,), (w,))[1]))
     assert_same(
-        co.jacrev(lambda x: smooth(x, w))(x), co.jacrev(lambda x: smooth(x, w))(row)
+        co.jacrev(lambda x: smooth()(x, w))(x), co.jacrev(lambda x: smooth()(x, w))(row)
     )
     rows = da.from_array(MATRIX, chunks=CHUNKS)
     each = co.vmap(co.grad(loss))
-    assert_same(co.vmap(smooth, in_dims=(0, None))(rows, w), smooth(MATRIX, w))
+    assert_same(co.vmap(smooth(), in_dims=(0, None))(rows, w), smooth()(MATRIX, w))
     assert_same(each(rows), each(MATRIX))
 
 
@@ -217,29 +220,32 @@ def test_a_stencil_has_the_tasks_of_map_overlap() -> None:
 
 # ---- results that are combined ----
 
-gram = define(
-    "gram",
-    lambda x, w: (x * w).T @ x,
-    "(Array[n,d] x, Array[d] w) -> Array[d,d]",
-    combine={"n": "sum"},
-)
+
+@functools.cache
+def gram() -> Any:
+    return define(
+        "gram",
+        lambda x, w: (x * w).T @ x,
+        "(Array[n,d] x, Array[d] w) -> Array[d,d]",
+        combine={"n": "sum"},
+    )
 
 
 def test_sums_over_chunks() -> None:
     """Their gradient too, also that of arrays that every chunk has."""
     x, w = da.from_array(MATRIX, chunks=((3, 1, 3), -1)), np.linspace(-1.0, 1.0, 11)
-    assert_same(gram(x, w), gram(MATRIX, w))
-    slope = co.grad(lambda x, w: np.sum(np.sin(gram(x, w))), argnums=(0, 1))
+    assert_same(gram()(x, w), gram()(MATRIX, w))
+    slope = co.grad(lambda x, w: np.sum(np.sin(gram()(x, w))), argnums=(0, 1))
     for found, expected in zip(slope(x, w), slope(MATRIX, w), strict=True):
         assert_same(found, expected)
     with pytest.raises(co.ShapeError, match="along axis 1 \\('d'\\)"):
-        gram(x.rechunk((-1, 4)), w)
+        gram()(x.rechunk((-1, 4)), w)
 
 
 def test_sums_are_trees() -> None:
     """No task has more than a few parts, so that they never lie on one worker."""
     x = da.ones((64, 2), chunks=(1, 2))
-    graph = dict(dask.optimize(gram(x, np.ones(2)))[0].__dask_graph__())
+    graph = dict(dask.optimize(gram()(x, np.ones(2)))[0].__dask_graph__())
     assert max(len(task.dependencies) for task in graph.values()) <= 16
 
 
