@@ -81,7 +81,8 @@ UPWARDS = {
         "scipy": "a table of packages whose import defines the operators of a namespace"
     },
     "arrays.scipy_functions": {
-        "scipy.linalg": "functions of SciPy that its own ones give way to, in plain code"
+        f"scipy.{name}": "functions of SciPy that its own ones give way to, in plain code"
+        for name in ("fft", "linalg", "signal", "stats")
     },
     "compiling.backends": {
         "interop.jax.jax_backend": "a table of back ends by name, each imported at its first use"

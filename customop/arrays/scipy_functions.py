@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +28,7 @@ def new_stand_ins() -> dict[Any, Callable[..., Any]]:
     for module, names in _STAND_INS.items():
         if module not in _read and module in sys.modules:
             for name, make in names.items():
-                function = getattr(sys.modules[module], name)
+                function = attrgetter(name)(sys.modules[module])
                 found[function] = _of_traced(function, make(name))
             _read.add(module)
     return found
@@ -72,48 +73,6 @@ def _norm(
     return np.linalg.norm(_one(a), ord=ord, axis=axis, keepdims=keepdims)
 
 
-# ---- scipy.fft ----
-
-
-def _fft_of_one(name: str) -> Callable[..., Any]:
-    transform = getattr(np.fft, name)
-
-    def call(
-        x: Any,
-        n: Any = None,
-        axis: int = -1,
-        norm: Any = None,
-        overwrite_x: bool = False,
-        workers: Any = None,
-        *,
-        plan: None = None,
-    ) -> Any:
-        return transform(_one(x), n, axis, norm)
-
-    return call
-
-
-def _fft_of_many(name: str) -> Callable[..., Any]:
-    transform = getattr(np.fft, name)
-    default = (-2, -1) if name.endswith("2") else None
-
-    def call(
-        x: Any,
-        s: Any = None,
-        axes: Any = default,
-        norm: Any = None,
-        overwrite_x: bool = False,
-        workers: Any = None,
-        *,
-        plan: None = None,
-    ) -> Any:
-        if s is not None and axes is None:
-            axes = tuple(range(-len(s), 0))
-        return transform(_one(x), s, axes, norm)
-
-    return call
-
-
 # ---- scipy.spatial.distance ----
 
 
@@ -145,32 +104,53 @@ _METRICS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _counterpart(name: str) -> Callable[..., Any]:
-    """Return a function of `customop.scipy.linalg`, which is imported when it runs."""
-    return lambda *args, **kwargs: getattr(linalg, name)(*args, **kwargs)
-
-
 def _distances(name: str) -> Callable[..., Any]:
     return partial(_cdist, getattr(sys.modules["scipy.spatial.distance"], name))
 
 
-linalg: ModuleType = later(import_module, "customop.scipy.linalg")
+# ---- functions and methods of `customop.scipy`, which is imported when one runs ----
+
+
+def _of(module: ModuleType) -> Callable[[str], Callable[..., Any]]:
+    def counterpart(name: str) -> Callable[..., Any]:
+        find = attrgetter(name)
+        return lambda *args, **kwargs: find(module)(*args, **kwargs)
+
+    return counterpart
+
+
+_linalg = _of(later(import_module, "customop.scipy.linalg"))
+_fft = _of(later(import_module, "customop.scipy.fft"))
+_signal = _of(later(import_module, "customop.scipy.signal"))
+_stats = _of(later(import_module, "customop.scipy.stats"))
+
 _SOLVERS = (
     *("block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "det", "expm"),
     *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_triangular"),
     "toeplitz",
 )
-_ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
-_MANY = ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")
+_TRANSFORMS = (
+    *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2"),
+    *("irfft2", "fftn", "ifftn", "rfftn", "irfftn", "dct", "idct", "dst", "idst"),
+    *("dctn", "idctn", "dstn", "idstn"),
+)
+_CONTINUOUS = (
+    *("norm", "t", "cauchy", "laplace", "logistic", "expon", "gamma", "chi2"),
+    *("lognorm", "beta", "uniform"),
+)
+_DISCRETE = ("poisson", "binom", "bernoulli")
+_PROBABILITIES = ("cdf", "sf", "logcdf", "logsf")
+_METHODS = (
+    *(f"{d}.{m}" for d in _CONTINUOUS for m in ("logpdf", "pdf", "ppf", "isf")),
+    *(f"{d}.{m}" for d in _DISCRETE for m in ("logpmf", "pmf")),
+    *(f"{d}.{m}" for d in (*_CONTINUOUS, *_DISCRETE) for m in _PROBABILITIES),
+    *("multivariate_normal.logpdf", "multivariate_normal.pdf"),
+)
 # The module that users know -> the names in it, and what makes their stand-ins.
 _STAND_INS: dict[str, dict[str, Callable[[str], Callable[..., Any]]]] = {
-    "scipy.linalg": {
-        "norm": lambda _: _norm,
-        **dict.fromkeys(_SOLVERS, _counterpart),
-    },
-    "scipy.fft": {
-        **dict.fromkeys(_ONE, _fft_of_one),
-        **dict.fromkeys(_MANY, _fft_of_many),
-    },
+    "scipy.linalg": {"norm": lambda _: _norm, **dict.fromkeys(_SOLVERS, _linalg)},
+    "scipy.fft": dict.fromkeys(_TRANSFORMS, _fft),
+    "scipy.signal": dict.fromkeys(("convolve", "correlate", "fftconvolve"), _signal),
+    "scipy.stats": dict.fromkeys(_METHODS, _stats),
     "scipy.spatial.distance": {"cdist": _distances},
 }

@@ -249,6 +249,8 @@ def _method(method: MethodType, *, is_kept: bool = False) -> Any:
     if type(fn) is not FunctionType:
         return method
     found = _function(fn, is_kept=is_kept)
+    if method in _table:  # of a distribution of SciPy
+        return _table[method]
     return method if found is fn else MethodType(found, method.__self__)
 
 

@@ -127,7 +127,7 @@ irfftn: Operator[..., Any] = _transform(
 # ---- transposes of the transforms ----
 
 
-def _resized(x: Any, shape: Sequence[int]) -> Any:
+def resized(x: Any, shape: Sequence[int]) -> Any:
     """Cut an array at the ends of its axes, or add zeros there."""
     if same_shape(x.shape, shape):
         return x
@@ -158,19 +158,19 @@ def _counts(n: int, like: Any) -> Any:
 
 def _fftn_pull(op: Operator[..., Any]) -> Callable[..., Any]:
     def pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
-        return _resized(op(g, s, axes, norm), shape)
+        return resized(op(g, s, axes, norm), shape)
 
     return pull
 
 
 def _rfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
     whole = np.conjugate(g) / _weights(g, s[-1], axes[-1])
-    return _resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
+    return resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
 
 
 def _irfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
     half = np.conjugate(rfftn(g, s, axes, _SWAPPED[norm]))
-    return _resized(half * _weights(half, s[-1], axes[-1]), shape)
+    return resized(half * _weights(half, s[-1], axes[-1]), shape)
 
 
 register_linear(fftn, _fftn_pull(fftn))
@@ -363,7 +363,7 @@ def _convolved(a: Any, v: Any, mode: Any) -> Any:
     if v.shape[-1] > a.shape[-1]:
         a, v = v, a
     outer = np.broadcast_shapes(a.shape[:-1], v.shape[:-1])
-    length = _convolved_length(a.shape[-1], v.shape[-1], mode)
+    length = convolved_length(a.shape[-1], v.shape[-1], mode)
     out = np.zeros_like(
         a, shape=(*outer, length), dtype=np.result_type(a, v), order="C"
     )
@@ -391,7 +391,7 @@ def _by_tap(out: Any, a: Any, v: Any, mode: str) -> None:
         place += a[..., start:stop] * v[..., k : k + 1]
 
 
-def _convolved_length(a: int, v: int, mode: str) -> int:
+def convolved_length(a: int, v: int, mode: str) -> int:
     """Return the length of a convolution."""
     if mode == "full":
         return a + v - 1
@@ -418,7 +418,7 @@ convolve: Operator[..., Any] = numpy_operator(
 @convolve.register_fake
 def _(a: Any, v: Any, mode: str) -> FakeArray:
     outer = broadcast(a.shape[:-1], v.shape[:-1])
-    length = _convolved_length(a.shape[-1], v.shape[-1], mode)
+    length = convolved_length(a.shape[-1], v.shape[-1], mode)
     dtype = np.result_type(a.dtype, v.dtype)
     return FakeArray((*outer, length), dtype, device=device_of(a))
 
@@ -437,24 +437,22 @@ def _pull(g: Any, shape: Sequence[int], other: Any, mode: str) -> Any:
         whole = convolve(g, _flipped(other), "full")
         if is_shorter is False:
             return whole
-        return _part(whole, larger(count - own, 0), own)
+        return part_of(whole, larger(count - own, 0), own)
     if mode == "same":
         before = _skipped(own, count, mode)
         after = own + count - 1 - before - g.shape[-1]
         g = np.pad(g, [(0, 0)] * (g.ndim - 1) + [(before, after)])
     if type(own) is type(count) is int:
         return convolve(g, _flipped(other), "valid")
-    return _part(convolve(g, _flipped(other), "full"), count - 1, own)
+    return part_of(convolve(g, _flipped(other), "full"), count - 1, own)
 
 
-def _part(x: Any, start: Any, length: Any) -> Any:
-    """Return so many elements along the last axis.
-
-    A slice would have an unknown length.
+def part_of(x: Any, start: Any, length: Any, axis: int = -1) -> Any:
+    """Return so many elements along an axis.
 
     A slice would have an unknown length.
     """
-    return np.take(x, numbers(start, start + length, x), -1)
+    return np.take(x, numbers(start, start + length, x), axis)
 
 
 register_bilinear(
@@ -515,5 +513,5 @@ def _correlated(a: Any, v: Any) -> Any:
     start = (least - 1 + is_longer) // 2
     if is_below(a.shape[0], v.shape[0]):
         whole = convolve(v, _flipped(a), "full")
-        return np.copy(_flipped(_part(whole, least - 1 - start, most)))
-    return _part(convolve(a, _flipped(v), "full"), start, most)
+        return np.copy(_flipped(part_of(whole, least - 1 - start, most)))
+    return part_of(convolve(a, _flipped(v), "full"), start, most)

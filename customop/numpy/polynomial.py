@@ -19,9 +19,11 @@ from customop import (
     ShapeError,
     Tracer,
     getitem,
+    jvp,
     partials,
     register_numpy_function,
     traceable,
+    vjp,
 )
 from customop.numpy.arguments import (
     as_array,
@@ -322,13 +324,22 @@ _divide = whole_operator(
 # polynomials run backward. So graphs for any sizes have the bits of those for one.
 
 
+# Arrays of other kinds run the body of the operator, and so do its derivatives.
+
+
+def _has_products(x: Any) -> bool:
+    return str(device_of(x)).partition(":")[0] in ("cpu", "cuda")
+
+
 def _note_division(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.like = inputs
-    ctx.save_for_backward(inputs[1], output[0])
+    ctx.save_for_backward(*inputs, output[0])
 
 
 def _divide_backward(ctx: Any, by_quotient: Any, by_rest: Any) -> tuple[Any, Any]:
-    q, quotient = ctx.saved_arrays
+    p, q, quotient = ctx.saved_arrays
+    if not _has_products(p):
+        found: tuple[Any, Any] = vjp(_divide_steps, p, q)[1]((by_quotient, by_rest))
+        return found
     count, degree = by_rest.shape[0], larger(q.shape[0] - 1, 0)
     steps = larger(count - degree, 0)
 
@@ -342,7 +353,7 @@ def _divide_backward(ctx: Any, by_quotient: Any, by_rest: Any) -> tuple[Any, Any
     taken = convolve(by_p, quotient[::-1], "full")
     taken = np.pad(taken, (0, larger(degree + 1 - count, 0)))
     by_q = -part(taken, quotient.shape[0] - 1, q.shape[0])
-    return fit(by_p, ctx.like[0]), fit(by_q, ctx.like[1])
+    return fit(by_p, p), fit(by_q, q)
 
 
 _divide.register_autograd(_divide_backward, setup_context=_note_division)
@@ -351,8 +362,12 @@ _divide.register_autograd(_divide_backward, setup_context=_note_division)
 @_divide.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     p, q = primals
-    quotient, rest = _divide(p, q)
     moved, by_q = tangents
+    if not _has_products(p):
+        pairs = zip(primals, tangents, strict=True)
+        given = tuple(np.zeros_like(x) if t is None else t for x, t in pairs)
+        return jvp(_divide_steps, (p, q), given)
+    quotient, rest = _divide(p, q)
     if by_q is not None:
         taken = convolve(quotient, by_q, "full")
         part = taken[taken.shape[0] - p.shape[0] :]

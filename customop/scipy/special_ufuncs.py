@@ -20,6 +20,7 @@ from customop import (
     NoDerivativeError,
     Operator,
     custom_op,
+    ops,
     register_numpy_function,
 )
 from customop.numpy.arguments import typical
@@ -86,6 +87,11 @@ def _gamma_density(a: Any, x: Any) -> Any:
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
     powers = special.xlogy(a - 1.0, x) + special.xlog1py(b - 1.0, -x)
     return np.exp(powers - special.betaln(a, b))
+
+
+def _student_density(df: Any, t: Any) -> Any:
+    factor = special.poch(0.5 * df, 0.5) / np.sqrt(_PI * df)
+    return factor * np.exp(-0.5 * (df + 1.0) * np.log1p(t * t / df))
 
 
 def _psi_between(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -309,6 +315,8 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
         "b": None,
         "p": lambda g, a, b, y: g / _beta_density(a, b, y),
     },
+    "stdtr": {"df": None, "t": lambda g, df, t: g * _student_density(df, t)},
+    "stdtrit": {"df": None, "p": lambda g, df, y: g / _student_density(df, y)},
     # ---- Bessel functions ----
     "j0": {"x": lambda g, x: -g * special.j1(x)},
     "j1": {"x": lambda g, x: g * 0.5 * (special.j0(x) - special.jv(2, x))},
@@ -406,6 +414,13 @@ _register()
 SCALED: dict[str, Any] = {"ive": _scaled_i, "kve": _scaled_k}
 for _name, _formula in SCALED.items():
     register_ufunc(_name, {"v": None, "x": _formula})
+
+
+@ops.scipy.stdtrit.default.register_sample_inputs
+def _() -> list[Any]:
+    # Below one degree of freedom, SciPy's kernel for single precision is inexact.
+    return [(np.array([2.0, 3.0, 5.0]), np.array([0.2, 0.4, 0.9]))]
+
 
 # ---- step functions ----
 

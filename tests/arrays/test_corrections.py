@@ -370,8 +370,8 @@ def test_functions_of_scipy() -> None:
             "write co.traceable(stats.norm.logpdf)(x) in place of stats.norm.logpdf(x)"
         ),
         lambda x: fft.fft(x): (
-            "make an operator, with custom_op, of the code that calls fft.fft, which is"
-            " not written in Python"
+            "write customop.scipy.fft.fft(x) in place of fft.fft(x), after import"
+            " customop.scipy"
         ),
         lambda x: interpolate.interp1d(x, x): (
             "call interpolate.interp1d in a function f(x), and write co.traceable(f)(x)"

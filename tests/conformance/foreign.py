@@ -169,7 +169,7 @@ def errors_table(name: str, arrays: str) -> str:
 
 
 # How names of samples of SciPy's functions begin.
-_SCIPY = ("linalg ", "special ", "multigammaln")
+_SCIPY = ("linalg ", "special ", "multigammaln", "scipyfft ", "signal ", "stats ")
 
 
 def listed(name: str) -> list[tuple[str, set[str]]]:

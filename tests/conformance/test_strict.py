@@ -53,7 +53,7 @@ _NUMPY_INSIDE = (
 # Samples that return a Python bool, or read values as Python ints.
 _NUMBERS = ("allclose", "array_equal", "array_equiv", "trim_zeros")
 # Samples of SciPy, whose operators have kernels for NumPy's arrays alone.
-_SCIPY = ("linalg ", "special ", "multigammaln")
+_SCIPY = ("linalg ", "special ", "multigammaln", "scipyfft ", "signal ", "stats ")
 SAMPLES = [
     s
     for s in checks.all_samples()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Annotated, Any
 
@@ -89,34 +88,30 @@ def test_halos_give_numpys_numbers(kind: Any, reach: Any) -> None:
     assert_same(slope(x), slope(MATRIX))
 
 
-@functools.cache
-def smooth() -> Any:
-    return define(
+def test_higher_derivatives_and_batches() -> None:
+    """Beyond the first derivative the backward formula itself runs."""
+    smooth = define(
         "smooth",
         lambda x, w: w * (np.roll(x, 1, -1) + np.roll(x, -1, -1)) ** 2,
         "(Array[...,n] x, Array[n] w) -> Array[...,n]",
         overlap={"n": 1},
         boundary="periodic",
     )
-
-
-def test_higher_derivatives_and_batches() -> None:
-    """Beyond the first derivative the backward formula itself runs."""
     row, w = MATRIX[0], np.linspace(1.0, 2.0, 11)
     x = da.from_array(row, chunks=4)
 
     def loss(x: Any) -> Any:
-        return np.sum(np.sin(smooth()(x, w)))
+        return np.sum(np.sin(smooth(x, w)))
 
     assert_same(co.hvp(loss, (x,), (w,))[0], co.hvp(loss, (row,), (w,))[0])
     tangent = co.jvp(loss, (x,), (w,))[1]
     assert_same(tangent, np.asarray(co.jvp(loss, (row,), (w,))[1]))
     assert_same(
-        co.jacrev(lambda x: smooth()(x, w))(x), co.jacrev(lambda x: smooth()(x, w))(row)
+        co.jacrev(lambda x: smooth(x, w))(x), co.jacrev(lambda x: smooth(x, w))(row)
     )
     rows = da.from_array(MATRIX, chunks=CHUNKS)
     each = co.vmap(co.grad(loss))
-    assert_same(co.vmap(smooth(), in_dims=(0, None))(rows, w), smooth()(MATRIX, w))
+    assert_same(co.vmap(smooth, in_dims=(0, None))(rows, w), smooth(MATRIX, w))
     assert_same(each(rows), each(MATRIX))
 
 
@@ -221,8 +216,8 @@ def test_a_stencil_has_the_tasks_of_map_overlap() -> None:
 # ---- results that are combined ----
 
 
-@functools.cache
-def gram() -> Any:
+@pytest.fixture(scope="module")
+def gram(dask_kind: None) -> Any:
     return define(
         "gram",
         lambda x, w: (x * w).T @ x,
@@ -231,21 +226,21 @@ def gram() -> Any:
     )
 
 
-def test_sums_over_chunks() -> None:
+def test_sums_over_chunks(gram: Any) -> None:
     """Their gradient too, also that of arrays that every chunk has."""
     x, w = da.from_array(MATRIX, chunks=((3, 1, 3), -1)), np.linspace(-1.0, 1.0, 11)
-    assert_same(gram()(x, w), gram()(MATRIX, w))
-    slope = co.grad(lambda x, w: np.sum(np.sin(gram()(x, w))), argnums=(0, 1))
+    assert_same(gram(x, w), gram(MATRIX, w))
+    slope = co.grad(lambda x, w: np.sum(np.sin(gram(x, w))), argnums=(0, 1))
     for found, expected in zip(slope(x, w), slope(MATRIX, w), strict=True):
         assert_same(found, expected)
     with pytest.raises(co.ShapeError, match="along axis 1 \\('d'\\)"):
-        gram()(x.rechunk((-1, 4)), w)
+        gram(x.rechunk((-1, 4)), w)
 
 
-def test_sums_are_trees() -> None:
+def test_sums_are_trees(gram: Any) -> None:
     """No task has more than a few parts, so that they never lie on one worker."""
     x = da.ones((64, 2), chunks=(1, 2))
-    graph = dict(dask.optimize(gram()(x, np.ones(2)))[0].__dask_graph__())
+    graph = dict(dask.optimize(gram(x, np.ones(2)))[0].__dask_graph__())
     assert max(len(task.dependencies) for task in graph.values()) <= 16
 
 

@@ -67,7 +67,8 @@ def test_every_public_module_has_a_page() -> None:
     bridges = [path.parent.name for path in package.glob("interop/*/__init__.py")]
     wanted = {f"customop.interop.{name}" for name in bridges}
     wanted |= {f"customop.{name}" for name in MODULES} | {"customop.testing.strategies"}
-    wanted |= {f"customop.scipy.{name}" for name in ("linalg", "sparse", "special")}
+    of_scipy = ("fft", "linalg", "signal", "sparse", "special", "stats")
+    wanted |= {f"customop.scipy.{name}" for name in of_scipy}
     whole = {t.module for t in THEMES.values() if "*" in t.sections.values()}
     assert whole == wanted == {t.modules for t in THEMES.values() if t.modules}
 

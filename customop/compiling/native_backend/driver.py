@@ -244,13 +244,13 @@ _SEEN_ARM: Final = 0x0F
 def gather_flags(code: MachineFunction, room: str) -> None:
     """Add the flags that are up to those in the header; `room` is for an i32."""
     old = code.word("%header", tables.RAISED)
-    flags = code.let(f"zext i32 {_read_flags(code, room)} to i64")
+    flags = code.let(f"zext i32 {read_flags(code, room)} to i64")
     code.set_word("%header", tables.RAISED, code.let(f"or i64 {old}, {flags}"))
 
 
 def clear_flags(code: MachineFunction, room: str) -> None:
     """Lower the flags, if one is up that NumPy looks at."""
-    flags = _read_flags(code, room)
+    flags = read_flags(code, room)
     seen = code.let(f"and i32 {flags}, {_SEEN_ARM if is_arm() else _SEEN_X86}")
     with code.when(code.test("ne", seen, 0, "i32")):
         down = code.let(f"and i32 {flags}, {~(_ALL_ARM if is_arm() else _ALL_X86)}")
@@ -263,7 +263,21 @@ def clear_flags(code: MachineFunction, room: str) -> None:
             code.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {room})")
 
 
-def _read_flags(code: MachineFunction, room: str) -> str:
+def raise_flags(code: MachineFunction, room: str, flags: str) -> None:
+    """Have flags up that were up before, as `read_flags` gave them."""
+    if is_arm():  # not tried on a machine of ARM yet
+        now = code.let('call i64 asm sideeffect "mrs $0, fpsr", "=r"()')
+        both = code.let(f"or i64 {now}, {code.let(f'zext i32 {flags} to i64')}")
+        code.do(f'call void asm sideeffect "msr fpsr, $0", "r"(i64 {both})')
+        return
+    code.do(f"call void @llvm.x86.sse.stmxcsr(ptr {room})")
+    old = code.let(f"and i32 {flags}, {_ALL_X86}")
+    code.store("i32", code.let(f"or i32 {code.load('i32', room)}, {old}"), room)
+    code.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {room})")
+
+
+def read_flags(code: MachineFunction, room: str) -> str:
+    """Return an i32 with the flags that are up; `room` is for another one."""
     if is_arm():  # not tried on a machine of ARM yet
         wide = code.let('call i64 asm sideeffect "mrs $0, fpsr", "=r"()')
         return code.let(f"trunc i64 {wide} to i32")

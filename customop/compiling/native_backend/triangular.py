@@ -192,6 +192,7 @@ def _solution_loop(*, is_turned: bool) -> int:
         place = _item(code, x, i)
         parts = code.let(f"udiv i64 {code.add(i, _LANES - 1)}, {_LANES}")
         code.store(_ITEMS, "zeroinitializer", total)
+        factor = ""
         if is_turned:
             found = code.let(f"fdiv double {code.load('double', place)}, {diagonal}")
             code.store("double", found, place)

@@ -18,6 +18,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from customop.compiling.native_backend.driver import (
+    flag_declarations,
+    raise_flags,
+    read_flags,
+)
 from customop.compiling.native_backend.machine_code import (
     MachineFunction,
     splat,
@@ -153,7 +158,7 @@ _INFINITY: Final = _word(float("inf"))
 _NEGATIVE_INFINITY: Final = _word(float("-inf"))
 
 # What functions in which these are used have to declare.
-VECTOR_DECLARATIONS: Final = "".join(
+VECTOR_DECLARATIONS: Final = flag_declarations() + "".join(
     [
         *(
             f"declare {kind} @llvm.fmuladd.{short}({kind}, {kind}, {kind})\n"
@@ -409,7 +414,11 @@ class VectorFunction(NamedTuple):
                 f"ptr {pointer(self.context)}, ptr {data}, ptr {length}, "
                 f"ptr {sizes}, ptr {pointer(self.auxdata)}"
             )
+            # NumPy's loop may lower flags that steps before this one have raised.
+            flags = code.room("i32", 1)
+            before = read_flags(code, flags)
             code.call("i32", pointer(self.function), arguments)
+            raise_flags(code, flags, before)
             right = code.load(given, rooms[-1], note)
             chosen = f"select {v.bits} {odd}, {given} {right}, {given} {found}"
             code.store(given, code.let(chosen), result)

@@ -255,28 +255,7 @@ def run_checks(
             send_done(send, done_of(check, session, report), is_last=True)
 
 
-# ---- a session for another process ----
-
-
-class Outline(NamedTuple):
-    """The parts of a session that another process needs."""
-
-    op: Operator[..., Any]
-    samples: list[Sample]
-    settings: tuple[Any, ...]
-
-    def session(self) -> Session:
-        """Make the session in this process."""
-        rtol, atol, is_given, keeps = self.settings
-        return Session(
-            self.op, self.samples, rtol, atol, is_given=is_given, keeps_shapes=keeps
-        )
-
-
-def outline_of(session: Session) -> Outline:
-    """Return the parts of a session that another process needs."""
-    settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
-    return Outline(session.op, session.samples, settings)
+# ---- the effects on the user's samples, to compare processes ----
 
 
 def run_given(session: Session) -> float:
@@ -336,7 +315,7 @@ def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
 # ---- work for a reused or spawned child ----
 
 
-def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> None:
+def serve(send: Send, session: Session, names: Sequence[tuple[str, bool]]) -> None:
     """Run checks in a reused child, until one of them finds a fault.
 
     Everything is sent in one message, which takes a tenth of the time: the effects on
@@ -345,7 +324,6 @@ def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> No
     if not is_program_as_noted():
         return
     start_clock(PATIENCE)
-    session = outline.session()
     found: list[tuple[Any, ...]] = []
     with watched(clock(PATIENCE)):
         patience = PATIENCE + CALLS * run_given(session)
@@ -362,11 +340,10 @@ def serve(send: Send, outline: Outline, names: Sequence[tuple[str, bool]]) -> No
 
 
 def check_all(
-    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+    send: Send, session: Session, names: Sequence[tuple[str, bool]], patience: float
 ) -> None:
     """Run checks; before that, send the effects on the user's own samples."""
     start_clock(patience)
-    session = outline.session()
     with watched(clock(patience)):
         effects = effects_of(session)
     send((effects,))
@@ -374,10 +351,9 @@ def check_all(
 
 
 def repeat(
-    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+    send: Send, session: Session, names: Sequence[tuple[str, bool]], patience: float
 ) -> None:
     """Run crashed checks again, and send each sample before it is used."""
-    session = outline.session()
     with watched(telling(send, patience)):
         for check in _checks_of(names):
             done_of(check, session, reported)

@@ -31,7 +31,6 @@ from customop.testing.checks.check_jobs import (
     has_effects,
     left_out,
     names_of,
-    outline_of,
     received,
     repeat,
     run_checks,
@@ -282,7 +281,7 @@ class _Forked(_Apart):
             return
         child, self.world = found
         try:
-            child.ask(serve, outline_of(self.session), names_of(self.left))
+            child.ask(serve, self.session, names_of(self.left))
         except ChildGoneError:
             child.close()
             return
@@ -577,11 +576,11 @@ class _Spawned(_Apart):
 
     def _asked(self, child: SpawnedChild) -> str:
         """Ask the child to run the checks; return why it cannot, or ""."""
-        op, outline = self.session.op, outline_of(self.session)
+        op = self.session.op
         child.ask(is_same, op, _table_of(op))
         if not _only(child):
             return "has other rules for it: some are registered as the program runs"
-        child.ask(check_all, outline, names_of(self.left), self.patience)
+        child.ask(check_all, self.session, names_of(self.left), self.patience)
         self.messages = child.messages()
         effects = next(self.messages, None)
         if effects is None or not has_effects(self.session, *effects):
@@ -598,8 +597,7 @@ class _Spawned(_Apart):
         close_waiting()
         child, _ = _child_for(self.session.op)
         with child:
-            job = outline_of(self.session), names_of([check]), self.patience
-            child.ask(repeat, *job)
+            child.ask(repeat, self.session, names_of([check]), self.patience)
             return _last_of(child), child.crash
 
     def instead(self, check: Check) -> Done:

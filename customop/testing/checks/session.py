@@ -141,6 +141,19 @@ class Session:
         # Identity of a sample -> the sample and its values.
         self._bound: dict[int, tuple[Sample, Sequence[Any]]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send what another process needs to begin the session there."""
+        made = functools.partial(
+            Session,
+            self.op,
+            self.samples,
+            self.rtol,
+            self.atol,
+            is_given=self.is_given,
+            keeps_shapes=self.keeps_shapes,
+        )
+        return made, ()
+
     def begin(self) -> None:
         """Remember the state of kernel and program, if this is the first call."""
         if self._start is None:

@@ -129,14 +129,18 @@ def _batched_wrongly(function: _RowFunction, dims: Sequence[int | None]) -> str:
     usual = 0 if any(d != 0 for d in dims) else None
     changed = [k for k, d in enumerate(dims) if d != usual]
     nothing = [usual] * len(dims)
-    alone = [k for k in changed if _is_wrong(function, _with(nothing, k, dims[k]))]
-    without = [k for k in changed if not _is_wrong(function, _with(dims, k, usual))]
     session = function.session
     pairs = zip(
         session.op.schema.parameters, session.bound(function.sample), strict=True
     )
     names = [p.name for p, value in pairs for _ in arrays_of([value])]
-    found = {names[at[0]] for at in (alone, without) if len(at) == 1}
+    alone = {
+        names[k] for k in changed if _is_wrong(function, _with(nothing, k, dims[k]))
+    }
+    without = {
+        names[k] for k in changed if not _is_wrong(function, _with(dims, k, usual))
+    }
+    found = {name for part in (alone, without) if len(part) == 1 for name in part}
     return found.pop() if len(found) == 1 else ""
 
 

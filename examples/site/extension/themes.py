@@ -32,7 +32,8 @@ GROUPS = {
     "Transforms": "gradients batching shapes sizes trees arrays transforms",
     "Graphs": "graphs passes compile",
     "Checks": "checking strategies profiling",
-    "Libraries": "numpy scipy_special scipy_linalg scipy_sparse torch jax xarray dask numba",
+    "Libraries": "numpy scipy_special scipy_linalg scipy_sparse scipy_fft scipy_signal"
+    " scipy_stats torch jax xarray dask numba",
 }
 
 THEMES = {
@@ -234,6 +235,30 @@ THEMES = {
         {"": "*"},
         "customop.scipy.sparse",
         "customop.scipy.sparse",
+    ),
+    "scipy_fft": Theme(
+        "customop.scipy.fft",
+        "Its functions, for arrays, traced values and fake arrays.",
+        "scipy",
+        {"": "*"},
+        "customop.scipy.fft",
+        "customop.scipy.fft",
+    ),
+    "scipy_signal": Theme(
+        "customop.scipy.signal",
+        "Its functions, for arrays, traced values and fake arrays.",
+        "scipy",
+        {"": "*"},
+        "customop.scipy.signal",
+        "customop.scipy.signal",
+    ),
+    "scipy_stats": Theme(
+        "customop.scipy.stats",
+        "Distributions, for arrays, traced values and fake arrays.",
+        "scipy",
+        {"": "*"},
+        "customop.scipy.stats",
+        "customop.scipy.stats",
     ),
     "torch": Theme(
         "customop.interop.torch",

@@ -279,7 +279,7 @@ def _core(  # noqa: C901, PLR0911  # a list of cases
         return getattr(np.fft, name)(x, n=lengths[way % 5], axis=axis, norm=norm)
     wide = x @ np.conj(np.swapaxes(x, -1, -2)) / 8
     wide = wide if way % 13 == 0 else wide + np.eye(x.shape[-2]) * 2
-    triangle = "UL"[way % 2]
+    triangle: Any = "UL"[way % 2]
     if way % 9 == 0:
         return np.linalg.cholesky(wide, upper=bool(way % 2))
     if way % 9 == 1:

@@ -1,0 +1,462 @@
+"""`scipy.stats` on traced, fake and plain arrays: distributions.
+
+The methods of a distribution have SciPy's names and parameters. Plain arrays are passed to
+SciPy. Values outside the support have the density 0, parameters out of range give nan, as
+in SciPy. Discrete distributions have derivatives by their parameters only.
+
+Examples
+--------
+>>> import numpy as np, customop as co
+>>> from customop.scipy import stats
+>>> samples = np.array([1.0, 2.0, 3.0])
+>>> co.grad(lambda mean: np.sum(stats.norm.logpdf(samples, mean)))(1.0)
+np.float64(3.0)
+>>> co.grad(lambda scale: stats.gamma(2.0, scale=scale).sf(1.0))(1.0).round(6)
+np.float64(0.367879)
+>>> co.grad(stats.poisson.logpmf, argnums=1)(3.0, 2.0)
+np.float64(0.5)
+>>> co.grad(lambda x: stats.multivariate_normal.logpdf(x, cov=np.eye(2)))(np.ones(2))
+array([-1., -1.])
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special as _special
+
+from customop import ArgumentError, Array, ShapeError
+from customop.numpy.arguments import as_array
+from customop.scipy import special_ufuncs
+from customop.scipy.distributions import (
+    Continuous,
+    Discrete,
+    Distribution,
+    Formulas,
+    FrozenDistribution,
+    as_double,
+    both,
+    stats,
+)
+from customop.scipy.linalg import solve_triangular
+from customop.scipy.ufunc_rules import is_plain
+
+__all__ = [
+    "Continuous",
+    "Discrete",
+    "Distribution",
+    "Formulas",
+    "FrozenDistribution",
+    "MultivariateNormal",
+    "bernoulli",
+    "beta",
+    "binom",
+    "cauchy",
+    "chi2",
+    "expon",
+    "gamma",
+    "laplace",
+    "logistic",
+    "lognorm",
+    "multivariate_normal",
+    "norm",
+    "poisson",
+    "t",
+    "uniform",
+]
+
+# Importing the module has registered the operators.
+del special_ufuncs
+# pyright infers types from SciPy's code and gets some of them wrong.
+special: Any = _special
+
+_LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def _positive(*shapes: Any) -> Any:
+    found: Any = True
+    for shape in shapes:
+        found = both(found, shape > 0)
+    return found
+
+
+# ---- distributions on the line ----
+
+
+def _normal_density(x: Any) -> Any:
+    return -0.5 * x * x - _LOG_ROOT_2PI
+
+
+norm = Continuous(
+    "norm",
+    Formulas(
+        _normal_density,
+        cdf=special.ndtr,
+        sf=lambda x: special.ndtr(-x),
+        logcdf=special.log_ndtr,
+        logsf=lambda x: special.log_ndtr(-x),
+        ppf=special.ndtri,
+        isf=lambda q: -special.ndtri(q),
+    ),
+)
+
+
+def _student_density(x: Any, df: Any) -> Any:
+    """Return the log of the density of Student's t, which is normal for infinite `df`."""
+    is_normal = np.equal(df, math.inf)
+    df = np.where(is_normal, 1.0, df)
+    powers = 0.5 * (df + 1.0) * np.log1p(x * x / df)
+    factor = np.log(special.poch(0.5 * df, 0.5)) - 0.5 * (
+        np.log(df) + math.log(math.pi)
+    )
+    return np.where(is_normal, _normal_density(x), factor - powers)
+
+
+t = Continuous(
+    "t",
+    Formulas(
+        _student_density,
+        cdf=lambda x, df: special.stdtr(df, x),
+        sf=lambda x, df: special.stdtr(df, -x),
+        ppf=lambda q, df: special.stdtrit(df, q),
+        isf=lambda q, df: -special.stdtrit(df, q),
+    ),
+    ("df",),
+    is_valid=_positive,
+)
+
+
+def _cauchy_quantile(q: Any) -> Any:
+    return np.tan(math.pi * (q - 0.5))
+
+
+cauchy = Continuous(
+    "cauchy",
+    Formulas(
+        lambda x: -math.log(math.pi) - 2.0 * np.log(np.hypot(1.0, x)),
+        cdf=lambda x: np.arctan2(1.0, -x) / math.pi,
+        sf=lambda x: np.arctan2(1.0, x) / math.pi,
+        ppf=_cauchy_quantile,
+        isf=lambda q: -_cauchy_quantile(q),
+    ),
+)
+
+
+def _laplace_sf(x: Any) -> Any:
+    half = 0.5 * np.exp(-np.absolute(x))
+    return np.where(np.greater(x, 0), half, 1.0 - half)
+
+
+def _laplace_quantile(q: Any) -> Any:
+    tail = np.log(2.0 * np.minimum(q, 1.0 - q))
+    return np.where(np.greater(q, 0.5), -tail, tail)
+
+
+laplace = Continuous(
+    "laplace",
+    Formulas(
+        lambda x: math.log(0.5) - np.absolute(x),
+        cdf=lambda x: _laplace_sf(-x),
+        sf=_laplace_sf,
+        ppf=_laplace_quantile,
+        isf=lambda q: -_laplace_quantile(q),
+    ),
+)
+
+
+def _logistic_density(x: Any) -> Any:
+    tail = -np.absolute(x)
+    return tail - 2.0 * np.log1p(np.exp(tail))
+
+
+logistic = Continuous(
+    "logistic",
+    Formulas(
+        _logistic_density,
+        cdf=special.expit,
+        sf=lambda x: special.expit(-x),
+        logcdf=special.log_expit,
+        logsf=lambda x: special.log_expit(-x),
+        ppf=special.logit,
+        isf=lambda q: -special.logit(q),
+    ),
+)
+
+# ---- distributions of positive numbers, and between bounds ----
+
+expon = Continuous(
+    "expon",
+    Formulas(
+        lambda x: -x,
+        cdf=lambda x: -np.expm1(-x),
+        sf=lambda x: np.exp(-x),
+        logsf=lambda x: -x,
+        ppf=lambda q: -np.log1p(-q),
+        isf=lambda q: -np.log(q),
+    ),
+    low=0.0,
+    middle=1.0,
+)
+
+gamma = Continuous(
+    "gamma",
+    Formulas(
+        lambda x, a: special.xlogy(a - 1.0, x) - x - special.gammaln(a),
+        cdf=lambda x, a: special.gammainc(a, x),
+        sf=lambda x, a: special.gammaincc(a, x),
+        ppf=lambda q, a: special.gammaincinv(a, q),
+        isf=lambda q, a: special.gammainccinv(a, q),
+    ),
+    ("a",),
+    low=0.0,
+    middle=1.0,
+    is_valid=_positive,
+)
+
+
+def _chi2_density(x: Any, df: Any) -> Any:
+    half = 0.5 * df
+    powers = special.xlogy(half - 1.0, x) - 0.5 * x
+    return powers - special.gammaln(half) - half * math.log(2.0)
+
+
+chi2 = Continuous(
+    "chi2",
+    Formulas(
+        _chi2_density,
+        cdf=lambda x, df: special.gammainc(0.5 * df, 0.5 * x),
+        sf=lambda x, df: special.gammaincc(0.5 * df, 0.5 * x),
+        ppf=lambda q, df: 2.0 * special.gammaincinv(0.5 * df, q),
+        isf=lambda q, df: 2.0 * special.gammainccinv(0.5 * df, q),
+    ),
+    ("df",),
+    low=0.0,
+    middle=1.0,
+    is_valid=_positive,
+)
+
+
+def _lognormal_density(x: Any, s: Any) -> Any:
+    log = np.log(x)
+    return -0.5 * (log / s) ** 2 - log - np.log(s) - _LOG_ROOT_2PI
+
+
+lognorm = Continuous(
+    "lognorm",
+    Formulas(
+        _lognormal_density,
+        cdf=lambda x, s: special.ndtr(np.log(x) / s),
+        sf=lambda x, s: special.ndtr(-np.log(x) / s),
+        logcdf=lambda x, s: special.log_ndtr(np.log(x) / s),
+        logsf=lambda x, s: special.log_ndtr(-np.log(x) / s),
+        ppf=lambda q, s: np.exp(s * special.ndtri(q)),
+        isf=lambda q, s: np.exp(-s * special.ndtri(q)),
+    ),
+    ("s",),
+    low=0.0,
+    middle=1.0,
+    is_valid=_positive,
+    is_open=True,
+)
+
+
+def _beta_density(x: Any, a: Any, b: Any) -> Any:
+    powers = special.xlog1py(b - 1.0, -x) + special.xlogy(a - 1.0, x)
+    return powers - special.betaln(a, b)
+
+
+beta = Continuous(
+    "beta",
+    Formulas(
+        _beta_density,
+        cdf=lambda x, a, b: special.betainc(a, b, x),
+        sf=lambda x, a, b: special.betaincc(a, b, x),
+        ppf=lambda q, a, b: special.betaincinv(a, b, q),
+        isf=lambda q, a, b: 1.0 - special.betaincinv(b, a, q),
+    ),
+    ("a", "b"),
+    low=0.0,
+    high=1.0,
+    middle=0.5,
+    is_valid=_positive,
+)
+
+uniform = Continuous(
+    "uniform",
+    Formulas(
+        lambda x: 0.0 * x,  # nan stays nan
+        cdf=lambda x: x,
+        sf=lambda x: 1.0 - x,
+        ppf=lambda q: q,
+        isf=lambda q: 1.0 - q,
+    ),
+    low=0.0,
+    high=1.0,
+    middle=0.5,
+)
+
+# ---- distributions of whole numbers ----
+
+poisson = Discrete(
+    "poisson",
+    Formulas(
+        lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1.0) - mu,
+        cdf=lambda k, mu: special.gammaincc(k + 1.0, mu),
+        sf=lambda k, mu: special.gammainc(k + 1.0, mu),
+    ),
+    ("mu",),
+    low=0.0,
+    is_valid=lambda mu: mu >= 0,
+)
+
+
+def _binomial(k: Any, n: Any, p: Any) -> Any:
+    ways = special.gammaln(n + 1.0) - special.gammaln(k + 1.0)
+    ways = ways - special.gammaln(n - k + 1.0)
+    return ways + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+
+
+def _is_probability(p: Any) -> Any:
+    return both(p >= 0, p <= 1)
+
+
+def _is_binomial(n: Any, p: Any) -> Any:
+    return both(both(n >= 0, n // 1 == n), _is_probability(p))
+
+
+binom = Discrete(
+    "binom",
+    Formulas(
+        _binomial,
+        cdf=lambda k, n, p: special.betaincc(k + 1.0, n - k, p),
+        sf=lambda k, n, p: special.betainc(k + 1.0, n - k, p),
+    ),
+    ("n", "p"),
+    low=0.0,
+    high=lambda n, p: n,
+    is_valid=_is_binomial,
+)
+
+bernoulli = Discrete(
+    "bernoulli",
+    Formulas(
+        lambda k, p: special.xlogy(k, p) + special.xlog1py(1.0 - k, -p),
+        cdf=lambda k, p: 1.0 - p + 0.0 * k,  # nan stays nan
+        sf=lambda k, p: p + 0.0 * k,
+    ),
+    ("p",),
+    low=0.0,
+    high=1.0,
+    is_valid=_is_probability,
+)
+
+# ---- the multivariate normal distribution ----
+
+
+class MultivariateNormal:
+    """The multivariate normal distribution, as `scipy.stats.multivariate_normal`.
+
+    Only the lower triangle of a covariance matrix is read, so the gradient is in that
+    triangle.
+    """
+
+    __slots__ = ()
+
+    def logpdf(
+        self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False
+    ) -> Array:
+        """Compute the log of the density at `x`, whose last axis has the components.
+
+        Parameters
+        ----------
+        x : array, shape (..., n)
+            For one dimension, any shape.
+        mean : array, shape (n,), optional
+            Zeros by default.
+        cov : array, shape (n, n) or (n,) or ()
+            The covariance matrix, its diagonal, or a number on that.
+        allow_singular : bool
+            For plain arrays only.
+
+        Returns
+        -------
+        array
+
+        Raises
+        ------
+        ArgumentError
+            If `allow_singular` is set for traced or fake arrays.
+        ShapeError
+            If the shapes do not fit.
+        """
+        x = as_array(x)
+        mean, cov = (v if v is None else as_array(v) for v in (mean, cov))
+        if is_plain(x, mean, cov):
+            return stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
+        if allow_singular:
+            raise ArgumentError(
+                "multivariate_normal: allow_singular is not supported for traced or fake"
+                " arrays",
+                do="add a small multiple of the identity to the covariance",
+            )
+        x, mean, cov = (v if v is None else as_double(v) for v in (x, mean, cov))
+        x, size = _with_components(x, mean, cov)
+        centered = x if mean is None else x - np.reshape(mean, (-1,))
+        if cov.ndim == 2:
+            factor = np.linalg.cholesky(cov)
+            rows = np.transpose(np.reshape(centered, (-1, size)))
+            scaled = solve_triangular(factor, rows, lower=True)
+            squares = np.reshape(np.sum(scaled * scaled, axis=0), x.shape[:-1])
+            logs = 2.0 * np.sum(np.log(np.diagonal(factor)))
+        else:
+            squares = np.sum(centered * centered / cov, axis=-1)
+            logs = np.sum(np.log(cov)) if cov.ndim else size * np.log(cov)
+        return -0.5 * (size * (2.0 * _LOG_ROOT_2PI) + logs + squares)
+
+    def pdf(
+        self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False
+    ) -> Array:
+        """Compute the density at `x`; the parameters are those of `logpdf`.
+
+        Parameters
+        ----------
+        x, mean, cov : array
+            As `logpdf` takes them.
+        allow_singular : bool
+            For plain arrays only.
+
+        Returns
+        -------
+        array
+        """
+        x = as_array(x)
+        if is_plain(x, *[v if v is None else as_array(v) for v in (mean, cov)]):
+            return stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
+        return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+
+def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
+    """Return the values with their components last, and the number of those."""
+    size = cov.shape[0] if cov.ndim else 1
+    if mean is not None:
+        size = mean.shape[0] if mean.ndim else 1
+    if cov.ndim > 2 or any((n == size) is False for n in cov.shape):
+        raise ShapeError(
+            f"multivariate_normal: a mean of {size} elements and a covariance of shape"
+            f" {tuple(cov.shape)}",
+            do="give a square matrix with as many rows as the mean has elements",
+        )
+    if (size == 1) is True and (x.ndim < 2 or x.shape[-1] != 1):
+        x = x[..., None]
+    if not x.ndim or (x.shape[-1] == size) is False:
+        raise ShapeError(
+            f"multivariate_normal: values of shape {tuple(x.shape)} do not have"
+            f" {size} components along their last axis",
+            do="put the components last",
+        )
+    return x, size
+
+
+multivariate_normal = MultivariateNormal()
