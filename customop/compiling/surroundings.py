@@ -219,7 +219,7 @@ class WatchedName(HeldName):
         return number_test(place, self.value, bind)
 
 
-class _Layout:
+class _FlagTexts:
     """Flags and strides of an array as texts: each look makes new objects of them."""
 
     __slots__ = ("_array",)
@@ -568,7 +568,7 @@ class Surroundings(Walk):
         """Watch how arrays lie in memory, or their flags."""
         for value in [*self.seen.values()]:
             if isinstance(value, np.ndarray):
-                layout = _Layout(value)
+                layout = _FlagTexts(value)
                 self.slots.append(
                     WatchedName(layout, key, layout[key], f"{key} of an array")
                 )
