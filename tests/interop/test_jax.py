@@ -317,11 +317,11 @@ def test_nothing_imports_jax_by_itself() -> None:
 def test_a_traced_number_for_a_number_of_python_is_named_as_jax_has_it() -> None:
     op = co.custom_op("jaxtest::times", _times, mutates_args=())
     op.register_fake(lambda x, k: co.fake_like(x))
-    times = export(op)
-    with pytest.raises(co.ArgumentError) as error:
-        jax.jit(lambda k: times(jnp.ones(2), k))(2.0)
-    assert "'k' expects float, got an array of JAX of shape ()" in str(error.value)
-    assert "static_argnames='k'" in str(error.value)
+    for times in (export(op), export(lambda x, k: op(np.sin(x), k))):
+        with pytest.raises(co.ArgumentError) as error:
+            jax.jit(lambda k, times=times: times(jnp.ones(2), k))(2.0)
+        assert "'k' expects float, got an array of JAX of shape ()" in str(error.value)
+        assert "static_argnames='k'" in str(error.value)
 
 
 def _times(x: np.ndarray, k: float = 1.0) -> np.ndarray:

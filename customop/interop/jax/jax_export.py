@@ -153,7 +153,11 @@ class JaxFunction:
             leaves, spec = flatten((args, kwargs))
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
-        example = _example(fn, types, changing.count)
+        try:
+            example = _example(fn, types, changing.count)
+        except ArgumentError as error:
+            _say_jax(error)  # an operator in a function got the fake array
+            raise
         return fn.rebuilt(example, call(Derived(fn, ()), arrays))
 
 
