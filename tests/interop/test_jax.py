@@ -235,6 +235,17 @@ def test_a_dtype_that_numpy_lacks_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("call", [jax.jit, lambda fn: fn], ids=["jit", "eager"])
+def test_a_key_of_jax_is_refused_by_name(call: Any) -> None:
+    key = jax.random.key(0)
+    for fn in (export(CASES["cube"].fn), export(lambda x: x + 1)):
+        with pytest.raises(
+            co.ArgumentError, match=r"a key of jax\.random.*\n.*key_data"
+        ):
+            call(fn)(key)
+    assert export(lambda x: x + 1)(jax.random.key_data(key)).shape == (2,)
+
+
 def test_results_do_not_share_memory_with_what_may_change() -> None:
     kept = np.ones(3)
     op = co.custom_op(

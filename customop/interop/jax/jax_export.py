@@ -114,6 +114,11 @@ class JaxFunction:
         return str(getattr(self.op, "qualname", named))
 
     def _checked(self, array: Any) -> np.dtype[Any]:
+        if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+            raise ArgumentError(
+                f"{self._name()}: a key of jax.random, which is not an array of numbers",
+                do="pass jax.random.key_data(key)",
+            )
         dtype: np.dtype[Any] = np.dtype(array.dtype)
         if dtype.isbuiltin == 2:  # registered by another library
             raise ArgumentError(
