@@ -286,8 +286,12 @@ def test_a_write_into_edges_reaches_the_array_that_was_given() -> None:
     np.testing.assert_array_equal(co.vmap(fn)(given[None]), [expected])
 
 
+# Functions whose results have other lengths.
 OTHER_LENGTHS: dict[str, Any] = {
     "delete": lambda x: np.delete(x, 0, axis=1),
+    "delete two": lambda x: np.delete(x, [0, 2], axis=1),
+    "take": lambda x: x[:, np.array([[1, 2], [0, 0]])],
+    "take last": lambda x: x[..., np.array([1, 2, 0])],
     "delete part": lambda x: np.delete(x, np.s_[:1], axis=0),
     "delete in steps": lambda x: np.delete(x, np.s_[::2], axis=1),
     "insert": lambda x: np.insert(x, 1, 7.0, axis=0),
