@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import ShapeError
+from customop import Array, ShapeError
 from customop.numpy.arguments import as_array, is_known, whole
 from customop.numpy.rules import is_complex
 from customop.scipy.cosine_transforms import (
@@ -56,6 +56,8 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+_Transform: TypeAlias = Callable[..., Array]
 
 # ---- complex transforms, which are operators of NumPy's functions ----
 
@@ -112,12 +114,14 @@ def _named(call: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
     return call
 
 
-fft = _of_one("fft", "a discrete Fourier transform", "4., 8.")
-ifft = _of_one("ifft", "an inverse discrete Fourier transform", "1., 2.")
-rfft = _of_one("rfft", "a half spectrum of real numbers", "4., 8.")
-irfft = _of_one("irfft", "real numbers of a half spectrum", "1., 2.")
-hfft = _of_one("hfft", "a real spectrum of half a symmetric signal", "4., 8.")
-ihfft = _of_one("ihfft", "half of the inverse of a real spectrum", "1., 2.")
+fft: _Transform = _of_one("fft", "a discrete Fourier transform", "4., 8.")
+ifft: _Transform = _of_one("ifft", "an inverse discrete Fourier transform", "1., 2.")
+rfft: _Transform = _of_one("rfft", "a half spectrum of real numbers", "4., 8.")
+irfft: _Transform = _of_one("irfft", "real numbers of a half spectrum", "1., 2.")
+hfft: _Transform = _of_one(
+    "hfft", "a real spectrum of half a symmetric signal", "4., 8."
+)
+ihfft: _Transform = _of_one("ihfft", "half of the inverse of a real spectrum", "1., 2.")
 
 _OF_MANY = """Compute {what} over several axes, as `scipy.fft.{name}` does.
 
@@ -172,14 +176,14 @@ def _of_many(name: str, what: str, slopes: str) -> Callable[..., Any]:
     return _named(call, name, doc)
 
 
-fft2 = _of_many("fft2", "a discrete Fourier transform", "4., 8.")
-ifft2 = _of_many("ifft2", "an inverse discrete Fourier transform", "1., 2.")
-rfft2 = _of_many("rfft2", "a half spectrum of real numbers", "4., 8.")
-irfft2 = _of_many("irfft2", "real numbers of a half spectrum", "1., 2.")
-fftn = _of_many("fftn", "a discrete Fourier transform", "4., 8.")
-ifftn = _of_many("ifftn", "an inverse discrete Fourier transform", "1., 2.")
-rfftn = _of_many("rfftn", "a half spectrum of real numbers", "4., 8.")
-irfftn = _of_many("irfftn", "real numbers of a half spectrum", "1., 2.")
+fft2: _Transform = _of_many("fft2", "a discrete Fourier transform", "4., 8.")
+ifft2: _Transform = _of_many("ifft2", "an inverse discrete Fourier transform", "1., 2.")
+rfft2: _Transform = _of_many("rfft2", "a half spectrum of real numbers", "4., 8.")
+irfft2: _Transform = _of_many("irfft2", "real numbers of a half spectrum", "1., 2.")
+fftn: _Transform = _of_many("fftn", "a discrete Fourier transform", "4., 8.")
+ifftn: _Transform = _of_many("ifftn", "an inverse discrete Fourier transform", "1., 2.")
+rfftn: _Transform = _of_many("rfftn", "a half spectrum of real numbers", "4., 8.")
+irfftn: _Transform = _of_many("irfftn", "real numbers of a half spectrum", "1., 2.")
 
 # ---- cosine and sine transforms ----
 
@@ -270,10 +274,10 @@ def _real_of_one(name: str, what: str) -> Callable[..., Any]:
     return _named(call, name, _REAL_OF_ONE.format(name=name, what=what))
 
 
-dct = _real_of_one("dct", "a cosine")
-idct = _real_of_one("idct", "an inverse cosine")
-dst = _real_of_one("dst", "a sine")
-idst = _real_of_one("idst", "an inverse sine")
+dct: _Transform = _real_of_one("dct", "a cosine")
+idct: _Transform = _real_of_one("idct", "an inverse cosine")
+dst: _Transform = _real_of_one("dst", "a sine")
+idst: _Transform = _real_of_one("idst", "an inverse sine")
 
 _REAL_OF_MANY = """Compute {what} transform over several axes, as `scipy.fft.{name}` does.
 
@@ -359,7 +363,7 @@ def _several(value: Any) -> Any:
     return value if hasattr(value, "__len__") else [value]
 
 
-dctn = _real_of_many("dctn", "a cosine")
-idctn = _real_of_many("idctn", "an inverse cosine")
-dstn = _real_of_many("dstn", "a sine")
-idstn = _real_of_many("idstn", "an inverse sine")
+dctn: _Transform = _real_of_many("dctn", "a cosine")
+idctn: _Transform = _real_of_many("idctn", "an inverse cosine")
+dstn: _Transform = _real_of_many("dstn", "a sine")
+idstn: _Transform = _real_of_many("idstn", "an inverse sine")

@@ -53,7 +53,7 @@ def convolve_grids(a: Any, v: Any, rank: int, mode: str, method: str) -> Any:
         return np.zeros((*outer, *lengths), dtype)
     if method == "fft":
         axes = tuple(range(ndim - rank, ndim))
-        return np.ascontiguousarray(signal.fftconvolve(a, v, mode, axes))
+        return np.asarray(signal.fftconvolve(a, v, mode, axes), order="C")
     out = np.empty((*outer, *lengths), dtype)
     wide_a = np.broadcast_to(a, (*outer, *a.shape[ndim - rank :]))
     wide_v = np.broadcast_to(v, (*outer, *v.shape[ndim - rank :]))

@@ -89,7 +89,7 @@ def _normal_density(x: Any) -> Any:
     return -0.5 * x * x - _LOG_ROOT_2PI
 
 
-norm = Continuous(
+norm: Continuous = Continuous(
     "norm",
     Formulas(
         _normal_density,
@@ -114,7 +114,7 @@ def _student_density(x: Any, df: Any) -> Any:
     return np.where(is_normal, _normal_density(x), factor - powers)
 
 
-t = Continuous(
+t: Continuous = Continuous(
     "t",
     Formulas(
         _student_density,
@@ -132,7 +132,7 @@ def _cauchy_quantile(q: Any) -> Any:
     return np.tan(math.pi * (q - 0.5))
 
 
-cauchy = Continuous(
+cauchy: Continuous = Continuous(
     "cauchy",
     Formulas(
         lambda x: -math.log(math.pi) - 2.0 * np.log(np.hypot(1.0, x)),
@@ -154,7 +154,7 @@ def _laplace_quantile(q: Any) -> Any:
     return np.where(np.greater(q, 0.5), -tail, tail)
 
 
-laplace = Continuous(
+laplace: Continuous = Continuous(
     "laplace",
     Formulas(
         lambda x: math.log(0.5) - np.absolute(x),
@@ -171,7 +171,7 @@ def _logistic_density(x: Any) -> Any:
     return tail - 2.0 * np.log1p(np.exp(tail))
 
 
-logistic = Continuous(
+logistic: Continuous = Continuous(
     "logistic",
     Formulas(
         _logistic_density,
@@ -186,7 +186,7 @@ logistic = Continuous(
 
 # ---- distributions of positive numbers, and between bounds ----
 
-expon = Continuous(
+expon: Continuous = Continuous(
     "expon",
     Formulas(
         lambda x: -x,
@@ -200,7 +200,7 @@ expon = Continuous(
     middle=1.0,
 )
 
-gamma = Continuous(
+gamma: Continuous = Continuous(
     "gamma",
     Formulas(
         lambda x, a: special.xlogy(a - 1.0, x) - x - special.gammaln(a),
@@ -222,7 +222,7 @@ def _chi2_density(x: Any, df: Any) -> Any:
     return powers - special.gammaln(half) - half * math.log(2.0)
 
 
-chi2 = Continuous(
+chi2: Continuous = Continuous(
     "chi2",
     Formulas(
         _chi2_density,
@@ -243,7 +243,7 @@ def _lognormal_density(x: Any, s: Any) -> Any:
     return -0.5 * (log / s) ** 2 - log - np.log(s) - _LOG_ROOT_2PI
 
 
-lognorm = Continuous(
+lognorm: Continuous = Continuous(
     "lognorm",
     Formulas(
         _lognormal_density,
@@ -267,7 +267,7 @@ def _beta_density(x: Any, a: Any, b: Any) -> Any:
     return powers - special.betaln(a, b)
 
 
-beta = Continuous(
+beta: Continuous = Continuous(
     "beta",
     Formulas(
         _beta_density,
@@ -283,7 +283,7 @@ beta = Continuous(
     is_valid=_positive,
 )
 
-uniform = Continuous(
+uniform: Continuous = Continuous(
     "uniform",
     Formulas(
         lambda x: 0.0 * x,  # nan stays nan
@@ -299,7 +299,7 @@ uniform = Continuous(
 
 # ---- distributions of whole numbers ----
 
-poisson = Discrete(
+poisson: Discrete = Discrete(
     "poisson",
     Formulas(
         lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1.0) - mu,
@@ -326,7 +326,7 @@ def _is_binomial(n: Any, p: Any) -> Any:
     return both(both(n >= 0, n // 1 == n), _is_probability(p))
 
 
-binom = Discrete(
+binom: Discrete = Discrete(
     "binom",
     Formulas(
         _binomial,
@@ -339,7 +339,7 @@ binom = Discrete(
     is_valid=_is_binomial,
 )
 
-bernoulli = Discrete(
+bernoulli: Discrete = Discrete(
     "bernoulli",
     Formulas(
         lambda k, p: special.xlogy(k, p) + special.xlog1py(1.0 - k, -p),
@@ -459,4 +459,4 @@ def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
     return x, size
 
 
-multivariate_normal = MultivariateNormal()
+multivariate_normal: MultivariateNormal = MultivariateNormal()
