@@ -40,6 +40,7 @@ _MOVES = frozenset(
         *("broadcast_to", "reshape", "transpose", "expand_dims", "squeeze", "slice"),
         *("unslice", "ravel", "copy", "c_copy", "flip", "roll", "stack", "diagonal"),
         *("tril", "triu", "real", "imag", "require", "eye", "arange", "full_like"),
+        "packed_like",
     )
 )
 # Comparisons and the like. A nan raises no flag in them.

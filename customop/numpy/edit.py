@@ -42,12 +42,10 @@ from customop.numpy.create import array_like
 from customop.numpy.index_operators import numbers, spread_to
 from customop.numpy.indexing import value_for
 from customop.numpy.rules import (
-    is_fortran,
     numpy_operator,
     packed_as,
     packed_like,
     rows_first,
-    turned,
 )
 
 # ---- insert and delete ----
@@ -80,16 +78,17 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     length = array.shape[at]
     if not is_plain(obj):
         kept = _without(obj, length)
-        return turned(lambda x, axis: np.take(x, kept, axis), array, at)
+        return packed_like(np.take(array, kept, at), array)
     if type(length) is not int:
         obj = value_of(obj)
         if isinstance(obj, slice):
             if obj.step in (None, 1, -1):
                 return _without_part(array, at, obj)
-            return np.take(array, _places_between(array, length, obj), at)
+            kept = _places_between(array, length, obj)
+            return packed_like(np.take(array, kept, at), array)
         gone = _sorted_places(obj, length, length - 1)
         if gone is not None:
-            return np.take(array, _places_left(array, length, gone), at)
+            return _kept(array, _places_left(array, length, gone), at, obj)
         length = int(length)
     # NumPy finds the places, and says which ones do not exist.
     places = np.arange(length).reshape(
@@ -97,9 +96,14 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     )
     obj = value_of(obj)
     kept = np.delete(places, obj, at).ravel()
+    return _kept(array, kept, at, obj)
+
+
+def _kept(array: Any, places: Any, at: int, obj: Any) -> Any:
+    """Return elements along an axis in NumPy's order, once places are deleted."""
     if _is_one_part(obj):
-        return turned(lambda x, axis: np.take(x, kept, axis), array, at)
-    return getitem(array, (*(slice(None),) * at, kept))
+        return packed_like(np.take(array, places, at), array)
+    return getitem(array, (*(slice(None),) * at, places))
 
 
 def _is_one_part(obj: Any) -> bool:
@@ -123,7 +127,8 @@ def _without_part(array: Any, at: int, part: slice) -> Any:
     )
     key = (slice(None),) * at
     parts = (slice(0, low), slice(larger(low, high), length))
-    return np.concatenate([array[(*key, part)] for part in parts], at)
+    found = np.concatenate([array[(*key, part)] for part in parts], at)
+    return packed_like(found, array)
 
 
 def _steps_of(part: slice, length: Any) -> tuple[Any, Any, int]:
@@ -239,10 +244,8 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     else:
         added = np.arange(length, length + shape[at])
         places = np.insert(np.arange(length), obj, added)
-    if is_fortran(array):
-        at, array, part = array.ndim - 1 - at, array.T, part.T
-        return np.take(np.concatenate([array, part], at), places, at).T
-    return np.take(np.concatenate([array, part], at), places, at)
+    found = np.take(np.concatenate([array, part], at), places, at)
+    return packed_like(found, array)
 
 
 def _inserted_in_steps(array: Any, at: int, part: slice, new: Any) -> Any:
@@ -470,10 +473,8 @@ def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
         out = x
         for axis, width in enumerate(widths):
             out = _pad_odd(out, axis, width, includes_edge=mode == "symmetric")
-    elif is_fortran(x):
-        return _pad_by_index(x.T, widths[::-1], mode).T
     else:
-        return _pad_by_index(x, widths, mode)
+        out = _pad_by_index(x, widths, mode)
     return packed_like(out, x)
 
 

@@ -27,6 +27,7 @@ from customop.numpy.arguments import (
     as_dtype,
     broadcast,
     class_of,
+    copied,
     dtype_of,
     has_none,
     is_one,
@@ -556,19 +557,6 @@ def _strides(x: Any) -> Any:
     return x.row_strides(below) if is_row else below
 
 
-def is_fortran(x: Any) -> bool:
-    """Return whether an array is contiguous in F order and not in C order."""
-    found = _lying(x) if len(x.shape) > 1 else None
-    return found is not None and _has_fortran_strides(found)
-
-
-def turned(fn: Callable[[Any, int], Any], x: Any, axis: int) -> Any:
-    """Call a function of an array and an axis so that F order stays F order."""
-    if is_fortran(x):
-        return fn(x.T, len(x.shape) - 1 - axis).T
-    return fn(x, axis)
-
-
 # ---- results that nobody else has ----
 
 
@@ -581,9 +569,30 @@ def in_order_of(out: Any, x: Any) -> Any:
 
 
 def packed_like(out: Any, x: Any) -> Any:
-    """Lay a new array in F order if another one lies in it, else in C order."""
-    axes = range(len(out.shape))
-    return _laid(out, axes[::-1] if is_fortran(x) else axes)
+    """Lay a new array in F order if another one lies in it, else in C order.
+
+    Its kernel decides, since a graph may be called with another order.
+    """
+    return _packed_like.run(out, x) if len(out.shape) > 1 else out
+
+
+def _packed(out: Any, x: Any) -> Any:
+    flags = getattr(x, "flags", None)
+    return copied(out, "F" if flags is not None and flags.fnc else "C")
+
+
+_packed_like = numpy_operator("packed_like", "(Array out, Array x) -> Array", _packed)
+_packed_like.register_fake(lambda out, x: packed_as(x, out.shape, out.dtype))
+_packed_like.register_autograd(partials({"out": (lambda g: g, ()), "x": None}))
+register_linear_jvp(_packed_like)
+
+
+@_packed_like.register_vmap
+def _(info: Any, in_dims: Any, out: Any, x: Any) -> tuple[Any, int | None]:
+    # Rows lie one after the other.
+    if in_dims[0] is None:
+        return out, None
+    return in_c_order(np.moveaxis(out, in_dims[0], 0)), 0
 
 
 def in_c_order(out: Any) -> Any:

@@ -284,3 +284,55 @@ def test_a_write_into_edges_reaches_the_array_that_was_given() -> None:
     for run in runs:
         np.testing.assert_array_equal(run(given), expected)
     np.testing.assert_array_equal(co.vmap(fn)(given[None]), [expected])
+
+
+# Functions whose results have other lengths.
+OTHER_LENGTHS: dict[str, Any] = {
+    "delete": lambda x: np.delete(x, 0, axis=1),
+    "delete two": lambda x: np.delete(x, [0, 2], axis=1),
+    "take": lambda x: x[:, np.array([[1, 2], [0, 0]])],
+    "take last": lambda x: x[..., np.array([1, 2, 0])],
+    "delete part": lambda x: np.delete(x, np.s_[:1], axis=0),
+    "delete in steps": lambda x: np.delete(x, np.s_[::2], axis=1),
+    "insert": lambda x: np.insert(x, 1, 7.0, axis=0),
+    "insert two": lambda x: np.insert(x, [0, 1], 7.0, axis=1),
+    "insert in steps": lambda x: np.insert(x, np.s_[::2], 7.0, axis=1),
+    "edge": lambda x: np.pad(x, 1, mode="edge"),
+    "wrap": lambda x: np.pad(x, 1, mode="wrap"),
+    "mean": lambda x: np.pad(x, 1, mode="mean"),
+    "odd": lambda x: np.pad(x, 1, mode="reflect", reflect_type="odd"),
+    "ramp": lambda x: np.pad(x, 1, mode="linear_ramp"),
+}
+
+
+@pytest.mark.parametrize("has_sizes", [False, True])
+@pytest.mark.parametrize("name", OTHER_LENGTHS)
+def test_the_order_is_that_of_each_call(name: str, has_sizes: bool) -> None:
+    """A graph that saw one order lays results of another order as NumPy does."""
+    fn = OTHER_LENGTHS[name]
+    x = np.random.default_rng(0).standard_normal((4, 5, 3))
+    for first in ORDERS.values():
+        shown = first(x)
+        compiled = co.compile(fn)
+        graph = co.make_fx(fn, "symbolic" if has_sizes else "real")(shown)
+        if has_sizes:
+            compiled(shown[1:, 1:])
+            compiled(shown[:, 2:])
+        compiled(shown)
+        for later in ORDERS.values():
+            given = later(x)
+            expected = fn(given)
+            for found in (graph(given), compiled(given)):
+                assert _strides(found) == _strides(expected)
+                np.testing.assert_array_equal(found, expected)
+
+
+def test_gradients_do_not_follow_the_order_that_was_traced() -> None:
+    """The gradient of a call in another order has the bits that it has alone."""
+    x = np.random.default_rng(0).standard_normal((7, 12))
+    fn = co.grad(lambda a: np.sum(np.sum(np.pad(a, 1, mode="edge") ** 2, axis=0) ** 2))
+    compiled = co.compile(fn)
+    for given in (x, np.asfortranarray(x), x[::-1]):
+        expected, found = fn(given), compiled(given)
+        assert found.tobytes() == expected.tobytes()
+        assert found.strides == expected.strides

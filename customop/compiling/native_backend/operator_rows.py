@@ -320,9 +320,9 @@ def gathered(
     slots = [j for j, i in enumerate(indices) if i is not None]
     if len(slots) == 1 and slots[0]:
         (place,) = index_arrays(plan, [indices[slots[0]]])
-        strides = None if packed else tuple(map(plan.size, node.val.strides))
         if not x.size:
             raise NotNative("places in an array without items")
+        strides = None if packed else _strides_at(x, slots[0], place.shape)
         found, block = plan.new(plan.shape_of(node), x.dtype, strides)
         plan.arrays[node] = found
         plan.hold(node, block)
@@ -352,6 +352,18 @@ def gathered(
         ],
         [*steps, 0, row],
     )
+
+
+def _strides_at(x: AnyArray, axis: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return NumPy's strides of what an index array of this shape takes along an axis.
+
+    The axes of the index array are the slowest; the others lie as in the array.
+    """
+    first: tuple[Any, ...] = (*(slice(None),) * axis, 0)
+    rest: AnyArray = x[first]
+    inner = np.empty_like(rest).strides
+    outer = [x.itemsize * rest.size * prod(shape[i + 1 :]) for i in range(len(shape))]
+    return (*inner[:axis], *outer, *inner[axis:])
 
 
 def added_at(
