@@ -238,7 +238,9 @@ def get_kernel(
 ) -> Callable[P, R]: ...
 @overload
 def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Callable[..., Any]: ...
-def get_kernel(op: Operator[Any, Any] | AnyOperator, device_type: str | RuleKind) -> Callable[..., Any]:
+def get_kernel(
+    op: Operator[Any, Any] | AnyOperator, device_type: str | RuleKind
+) -> Callable[..., Any]:
     """Return the kernel or rule of a kind, for example to wrap it.
 
     Parameters
