@@ -9,6 +9,7 @@ import numpy as np
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import (
+    CUDA,
     RESERVED,
     add_array_class,
     find_kind,
@@ -101,7 +102,9 @@ def as_kind(x: Any, kind: str) -> Any:
         raise ArgumentError(
             f"as_kind: no array of the kind '{kind}' can be made here{near}; at hand:"
             f" {quoted(devices_at_hand())}",
-            do=f'register_array_type("{kind}", cls, from_numpy=...)',
+            do="install CuPy and a driver that it works with: cupy.show_config()"
+            if kind == CUDA.name
+            else f'register_array_type("{kind}", cls, from_numpy=...)',
         )
     return make(to_host(x))
 

@@ -619,7 +619,7 @@ _handlers: dict[type, Handler] = {}
 # Module -> class in it -> the same, or its path: ``"module:function"``.
 _handlers_by_path: dict[str, dict[str, Handler | str]] = {
     "xarray": dict.fromkeys(
-        ("DataArray", "Dataset", "Variable"),
+        ("DataArray", "Dataset", "DataTree", "Variable"),
         "customop.interop.xarray.labels:call_operator",
     )
 }

@@ -550,7 +550,11 @@ def show(value: Any) -> str:
     if value is None:
         return "None"
     name = type(value).__name__
-    if not isinstance(value, type) and hasattr(value, "shape"):
+    try:
+        has_shape = not isinstance(value, type) and hasattr(value, "shape")
+    except Exception:  # noqa: BLE001  # of another library: torch's nested tensors
+        return name
+    if has_shape:
         return f"{name} of shape {value.shape}"
     text = shown(value)
     return f"{name} {text}" if len(text) <= 60 else name

@@ -258,6 +258,14 @@ def _put_back(swaps: _Swaps) -> None:
 # ---- inputs ----
 
 
+def as_argument(value: Any) -> str:
+    """Say how a value becomes an array or a pytree; empty if it is like neither."""
+    cls = type(value)
+    if hasattr(cls, "__array__") and hasattr(cls, "shape"):  # such as pandas' Series
+        return "pass np.asarray(x)"
+    return registration_of(value)
+
+
 def registration_of(value: Any) -> str:
     """Return the call that registers the class of a dataclass; empty for other values."""
     cls = type(value)
@@ -293,7 +301,7 @@ def as_input(
         raise GradientError(
             f"{_named(what, number, structure, place)} must be an array of floats, got"
             f" {show(value)}",
-            do=registration_of(value)
+            do=as_argument(value)
             or f"pass {wanted}, and bind other arguments: lambda x: f(x, n)",
         )
     cls = type(value)
@@ -311,7 +319,9 @@ def as_input(
         raise GradientError(
             f"{_named(what, number, structure, place)} has dtype {value.dtype}, which has no"
             " derivative",
-            do=_AS_FLOATS.get(value.dtype.kind, "pass x.astype(float)"),
+            do="pass x.astype(np.float32)"
+            if value.dtype.isbuiltin == 2  # of another library, such as bfloat16
+            else _AS_FLOATS.get(value.dtype.kind, "pass x.astype(float)"),
         )
     return value
 

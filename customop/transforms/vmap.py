@@ -31,6 +31,7 @@ from customop.transforms.generators import (
 )
 from customop.transforms.values import (
     NeedsCarrier,
+    as_argument,
     carried,
     check_carried,
     read_only,
@@ -273,7 +274,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
     if not is_array(leaf):
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
-            do=registration_of(leaf) or "use None in in_dims for it",
+            do=as_argument(leaf) or "use None in in_dims for it",
         )
     check_own_rules(leaf, f"vmap of {name}: an argument", VmapError)
     rank = len(leaf.shape)

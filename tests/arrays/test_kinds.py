@@ -294,6 +294,16 @@ def test_no_conversion() -> None:
     )
 
 
+def test_without_a_driver_the_remedy_is_not_to_register(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kinds, "_cuda_answers", lambda: False)
+    with pytest.raises(
+        co.ArgumentError, match=r"'cuda' can be made.*\n.*cupy\.show_config"
+    ):
+        as_kind(np.ones(2), "cuda")
+
+
 def test_a_conversion_must_be_a_function() -> None:
     """A conversion is a function."""
     with pytest.raises(co.RegistrationError) as caught:

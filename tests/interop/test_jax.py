@@ -235,6 +235,17 @@ def test_a_dtype_that_numpy_lacks_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("call", [jax.jit, lambda fn: fn], ids=["jit", "eager"])
+def test_a_key_of_jax_is_refused_by_name(call: Any) -> None:
+    key = jax.random.key(0)
+    for fn in (export(CASES["cube"].fn), export(lambda x: x + 1)):
+        with pytest.raises(
+            co.ArgumentError, match=r"a key of jax\.random.*\n.*key_data"
+        ):
+            call(fn)(key)
+    assert export(lambda x: x + 1)(jax.random.key_data(key)).shape == (2,)
+
+
 def test_results_do_not_share_memory_with_what_may_change() -> None:
     kept = np.ones(3)
     op = co.custom_op(
@@ -317,11 +328,11 @@ def test_nothing_imports_jax_by_itself() -> None:
 def test_a_traced_number_for_a_number_of_python_is_named_as_jax_has_it() -> None:
     op = co.custom_op("jaxtest::times", _times, mutates_args=())
     op.register_fake(lambda x, k: co.fake_like(x))
-    times = export(op)
-    with pytest.raises(co.ArgumentError) as error:
-        jax.jit(lambda k: times(jnp.ones(2), k))(2.0)
-    assert "'k' expects float, got an array of JAX of shape ()" in str(error.value)
-    assert "static_argnames='k'" in str(error.value)
+    for times in (export(op), export(lambda x, k: op(np.sin(x), k))):
+        with pytest.raises(co.ArgumentError) as error:
+            jax.jit(lambda k, times=times: times(jnp.ones(2), k))(2.0)
+        assert "'k' expects float, got an array of JAX of shape ()" in str(error.value)
+        assert "static_argnames='k'" in str(error.value)
 
 
 def _times(x: np.ndarray, k: float = 1.0) -> np.ndarray:

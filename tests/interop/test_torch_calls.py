@@ -6,6 +6,7 @@ import enum
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,10 @@ bridge: Any = pytest.importorskip("customop.interop.torch")
 pytestmark = [
     pytest.mark.exhaustive,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+    # Few operators of these tests need a fake kernel.
+    pytest.mark.filterwarnings(
+        "ignore:export. torch.* has no fake kernel:customop.CustomOpWarning"
+    ),
 ]
 
 
@@ -452,14 +457,55 @@ def test_dtypes_that_numpy_lacks(dtype: str) -> None:
         assert str(caught.value) == message
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSC tensor support:UserWarning")
 def test_tensors_that_are_not_arrays() -> None:
-    """Sparse ones; results of other dtypes; other devices by torch's own error."""
+    """Sparse ones, in batches too; results of other dtypes."""
     op = case("cube")
-    with pytest.raises((co.ArgumentError, NotImplementedError)):
-        op(torch.eye(2).to_sparse())
+    sparse = torch.eye(2).to_sparse()
+    for x in (sparse, sparse.clone().requires_grad_(), torch.eye(2).to_sparse_csc()):
+        with pytest.raises(
+            co.ArgumentError, match=r"layout torch\.sparse_.*\n.*to_dense"
+        ):
+            op(x)
+    with pytest.raises(co.ArgumentError, match=r"layout torch\.sparse_coo"):
+        torch.vmap(op)(sparse)
     text = define("text", lambda x: x.astype(str), schema="(Array x) -> Array")
     with pytest.raises(co.ContractError, match="which torch does not have"):
         exported(text)(torch.ones(2))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors_are_refused(layout: Any) -> None:
+    """By this package, with a gradient or without; also by operators that write."""
+    fill = define(
+        "fill", lambda x: None, schema="(Array(a!) x) -> ()", mutates_args=("x",)
+    )
+    op, raw = case("cube"), CASES["cube"].op
+    for follows in (False, True):
+        rows = [torch.ones(2), torch.ones(3)]
+        x = torch.nested.nested_tensor(rows, layout=layout, requires_grad=follows)
+        with pytest.raises(co.ArgumentError, match=r"is nested.*\n.*unbind"):
+            op(x)
+        with pytest.raises(co.ArgumentError, match=r"is nested"):
+            exported(fill)(x)
+        with pytest.raises(co.ArgumentError, match="Tensor"):
+            raw(x)
+
+
+def test_a_missing_fake_kernel_is_said_at_once() -> None:
+    """With the remedy and the line of the caller, and not a second time."""
+    op = define("unshaped", lambda x: x + 1, schema="(Array x) -> Array")
+    with pytest.warns(co.CustomOpWarning, match="no fake kernel") as found:
+        exported(op)
+    assert found[0].filename == __file__
+    assert "@unshaped.register_fake" in str(found[0].message)
+    with warnings.catch_warnings(action="error"):
+        exported(op)
+    shaped = define("shaped", lambda x: x + 1, schema="(Array x) -> Array")
+    shaped.register_fake(co.fake_like)
+    with warnings.catch_warnings(action="error"):
+        exported(shaped)
 
 
 def test_errors_of_the_operator_arrive() -> None:

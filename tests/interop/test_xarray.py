@@ -186,12 +186,33 @@ def test_operators_take_data_arrays_themselves(x: Any, w: Any) -> None:
 def test_what_operators_refuse_of_xarray(x: Any) -> None:
     for given, name, remedy in (
         (x.to_dataset(), "Dataset", "call it on its variables: dataset.map(op)"),
+        (
+            xr.DataTree(x.to_dataset()),
+            "DataTree",
+            (
+                "call it on its variables:"
+                " tree.map_over_datasets(lambda dataset: dataset.map(op))"
+            ),
+        ),
         (x.variable, "Variable", "make a DataArray of it: xarray.DataArray(variable)"),
     ):
         with pytest.raises(ArgumentError) as caught:
             raw_square(given)
         assert f"takes arrays and DataArrays, got a {name}" in str(caught.value)
         assert str(caught.value).endswith(f"  do: {remedy}")
+
+
+def test_a_remedy_for_other_arrays_that_transforms_refuse() -> None:
+    """Of pandas, which xarray needs; and of a dtype of another library."""
+    pandas: Any = pytest.importorskip("pandas")
+    for transform in (co.grad, co.jacfwd, co.vmap):
+        for fits in (pandas.Series([1.0, 2.0]), pandas.Index([1.0, 2.0])):
+            with pytest.raises(co.CustomOpError, match=r"do: pass np\.asarray"):
+                transform(np.sum)(fits)
+    short = pytest.importorskip("ml_dtypes").bfloat16
+    for transform in (co.grad, co.jacfwd):
+        with pytest.raises(co.GradientError, match=r"bfloat16.*\n.*np\.float32"):
+            transform(np.sum)(np.ones(2, short))
 
 
 def _named_steps(rng: Any) -> Any:

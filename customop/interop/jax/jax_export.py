@@ -114,6 +114,11 @@ class JaxFunction:
         return str(getattr(self.op, "qualname", named))
 
     def _checked(self, array: Any) -> np.dtype[Any]:
+        if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+            raise ArgumentError(
+                f"{self._name()}: a key of jax.random, which is not an array of numbers",
+                do="pass jax.random.key_data(key)",
+            )
         dtype: np.dtype[Any] = np.dtype(array.dtype)
         if dtype.isbuiltin == 2:  # registered by another library
             raise ArgumentError(
@@ -153,7 +158,11 @@ class JaxFunction:
             leaves, spec = flatten((args, kwargs))
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
-        example = _example(fn, types, changing.count)
+        try:
+            example = _example(fn, types, changing.count)
+        except ArgumentError as error:
+            _say_jax(error)  # an operator in a function got the fake array
+            raise
         return fn.rebuilt(example, call(Derived(fn, ()), arrays))
 
 

@@ -180,6 +180,20 @@ def as_written_array(x: Any) -> Any:
     return as_array(x)
 
 
+def check_layout(x: Any) -> None:
+    """Raise for a sparse or nested tensor."""
+    if x.is_nested:
+        raise ArgumentError(
+            "a tensor is nested, so its rows may have several lengths, and an array has one",
+            do="call the operator on each: [op(row) for row in x.unbind()]",
+        ) from None
+    if x.layout is not torch.strided:
+        raise ArgumentError(
+            f"a tensor has the layout {x.layout}, which is not that of an array",
+            do="pass x.to_dense()",
+        ) from None
+
+
 def check_written(x: Any) -> None:
     """Raise if writing to an array of a tensor would not write to the tensor."""
     if x.layout is not torch.strided:
@@ -201,11 +215,7 @@ def check_written(x: Any) -> None:
 
 def _explained(x: Any, error: Exception) -> Any:
     """Return an array for a lazily conjugated or negated tensor; explain other failures."""
-    if x.layout is not torch.strided:
-        raise ArgumentError(
-            f"a tensor has the layout {x.layout}, which is not that of an array",
-            do="pass x.to_dense()",
-        ) from None
+    check_layout(x)
     dtype_of_numpy(x.dtype)
     if x.is_conj() or x.is_neg():
         return x.detach().resolve_conj().resolve_neg().numpy()

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.arrays.kinds import CPU
+from customop.arrays.kinds import CPU, FAKE
 from customop.arrays.nested import flat
 from customop.core.builtin_kinds import AUTOCAST, AUTOGRAD
+from customop.core.dispatch import find_kernel, missing_kernel
 from customop.core.operator import Operator
 from customop.core.registry import find_operator
 from customop.errors import (
@@ -19,11 +20,13 @@ from customop.errors import (
     GradientError,
     RegistrationError,
     shown,
+    warn_caller,
 )
 from customop.forks import free_after_fork
 from customop.interop.steps import Step, run_steps, steps_of
 from customop.interop.torch.framework import (
     AFTER_AUTOGRAD,
+    NOT_STRIDED,
     BelowAutograd,
     any_requires_grad,
     destroy,
@@ -36,6 +39,7 @@ from customop.interop.torch.tensors import (
     as_array,
     as_tensor,
     as_written_array,
+    check_layout,
     check_written,
     dtype_of_torch,
     fresh_tensors,
@@ -79,6 +83,11 @@ def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
         If one of the types cannot be expressed in torch, torch refuses the name, or the
         name is taken.
 
+    Warns
+    -----
+    CustomOpWarning
+        If the operator has no fake kernel yet.
+
     Notes
     -----
     Arguments and results of kernels share memory with the tensors. Results that are
@@ -90,7 +99,7 @@ def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
     --------
     >>> import customop as co, numpy as np, torch
     >>> from customop.interop.torch import export
-    >>> @co.custom_op("torch_docs::cube", mutates_args=())
+    >>> @co.custom_op("torch_docs::cube", mutates_args=(), tags=(co.Tag.pointwise,))
     ... def cube(x: np.ndarray) -> np.ndarray:
     ...     return x * x * x
     >>> _ = cube.register_autograd(co.native)
@@ -125,6 +134,12 @@ def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
                 )
             remove_export(where)
         made = _exports[where] = Exported(found, where)
+    if find_kernel(found, FAKE) is None:
+        why = missing_kernel(found, FAKE)
+        warn_caller(
+            f"export: {why.what}; torch.compile, torch.export and meta tensors need one\n"
+            f"  do: {why.do}"
+        )
     return _public(made)
 
 
@@ -240,7 +255,7 @@ def remove_export(exported: Any) -> None:
     --------
     >>> import customop as co, numpy as np, torch
     >>> from customop.interop.torch import export, remove_export
-    >>> @co.custom_op("torch_docs::half", mutates_args=())
+    >>> @co.custom_op("torch_docs::half", mutates_args=(), tags=(co.Tag.pointwise,))
     ... def half(x: np.ndarray) -> np.ndarray:
     ...     return x / 2
     >>> _ = export(half)
@@ -415,6 +430,7 @@ class Exported:
             name, self._transform_derived, "FuncTorchDynamicLayerFrontMode"
         )
         self._library.impl(name, self._batch_derived, "Batched")
+        self._refuse_not_strided(name)
         torch.library.register_fake(name, self._fake_derived, lib=self._library)
 
     def _define_rows(self) -> None:
@@ -433,6 +449,7 @@ class Exported:
         if self._arrays:
             impl(name, self._kernel(), "CPU")
             impl(name, self.refuse_device, "CUDA")
+            self._refuse_not_strided(name)
         else:
             impl(name, self._kernel(), "CompositeExplicitAutograd")
         torch.library.register_fake(name, self._fake, lib=self._library)
@@ -487,6 +504,17 @@ class Exported:
             do="pass x.cpu(), and move the result: out.to(x.device)",
             parameter=None,
         )
+
+    def _refuse_not_strided(self, name: str) -> None:
+        """Let a torch operator raise for sparse and nested tensors, which are no arrays."""
+
+        def refuse(*args: Any, **keywords: Any) -> None:
+            for x in flat([*args, *keywords.values()]):
+                if isinstance(x, torch.Tensor):
+                    check_layout(x)
+
+        for key in NOT_STRIDED:
+            self._library.impl(name, refuse, key)
 
     def _call(self, leaves: Sequence[Any]) -> list[Any]:
         """Call the operator; return the arrays of its result, and None for other parts."""

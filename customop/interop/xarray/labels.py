@@ -348,7 +348,7 @@ def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
     Raises
     ------
     ArgumentError
-        If an argument is a Dataset or a Variable.
+        If an argument is a Dataset, a DataTree or a Variable.
     RegistrationError
         If the schema does not say which dims the results have.
     """
@@ -366,6 +366,8 @@ def call_operator(op: RuleTable, values: Sequence[Any]) -> Any:
 
 _HOW = {
     xarray.Dataset: "call it on its variables: dataset.map(op)",
+    xarray.DataTree: "call it on its variables: tree.map_over_datasets(lambda dataset:"
+    " dataset.map(op))",
     xarray.Variable: "make a DataArray of it: xarray.DataArray(variable)",
 }
 
