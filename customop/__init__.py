@@ -108,6 +108,7 @@ __all__ = [
     "array",
     "array_kind",
     "assert_close",
+    "associative_scan",
     "autocast",
     "axis_rule",
     "backward",
@@ -204,6 +205,7 @@ _LATER: dict[str, str] = {
     "customop.arrays.tree": "tree",
     "customop.compiling.backends": "register_backend",
     "customop.compiling.compile": "compile Compiled",
+    "customop.control.associative": "associative_scan",
     "customop.control.flow": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.fake_context": "get_ctx",
@@ -255,6 +257,7 @@ if TYPE_CHECKING:
         Compiled,
         compile,  # noqa: A004  # torch's name
     )
+    from customop.control.associative import associative_scan
     from customop.control.flow import (
         cond,
         fori_loop,

@@ -1,4 +1,4 @@
-"""Control flow as functions: `cond`, `while_loop`, `scan`, `map` and `fori_loop`.
+"""Control flow as functions, such as `cond`, `while_loop` and `scan`.
 
 On plain arrays, and under grad and jvp, they run as a Python loop or branch. They also
 work where Python loops and branches cannot: under vmap, on fake arrays and in captured
@@ -7,6 +7,7 @@ graphs. This folder may import transforms and the rows below. Start reading in
 """
 
 from customop.control import flow_batches, flow_derivatives
+from customop.control.associative import associative_scan
 from customop.control.flow import (
     cond,
     fori_loop,
@@ -16,6 +17,7 @@ from customop.control.flow import (
 )
 
 __all__ = [
+    "associative_scan",
     "cond",
     "flow_batches",
     "flow_derivatives",

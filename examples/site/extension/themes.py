@@ -100,7 +100,7 @@ THEMES = {
         "batching control_flow",
         {
             "Batches": "vmap",
-            "Control flow": "cond while_loop fori_loop scan map",
+            "Control flow": "cond while_loop fori_loop scan map associative_scan",
         },
     ),
     "arrays": Theme(

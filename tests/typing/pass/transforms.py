@@ -247,5 +247,6 @@ def control_flow(x: F64) -> None:
     assert_type(co.fori_loop(0, 3, counted, (x, 1)), tuple[F64, int])
     assert_type(co.scan(step, x, x, reverse=True), tuple[F64, dict[str, F64]])
     assert_type(co.map(doubled, x), F64)
+    assert_type(co.associative_scan(lambda a, b: a * b, x, axis=-1), F64)
     last, _ = co.scan(lambda c, _: (c + 1, None), 0, None, length=3)
     assert_type(last, int)
