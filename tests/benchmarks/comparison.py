@@ -13,6 +13,7 @@ time is that of customop times the median of the ratios to it.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -135,6 +136,12 @@ def _compare(firsts: Results, program: Program) -> None:
             )
 
 
+def _turn(each: Contender, number: int) -> float:
+    """The processor time of a call, with a heap that has no garbage of the one before."""
+    gc.collect()
+    return each.seconds(number)
+
+
 def _later(able: list[Contender], rounds: int) -> dict[str, float]:
     """Seconds of later calls, by turns."""
     numbers = {}
@@ -142,8 +149,10 @@ def _later(able: list[Contender], rounds: int) -> dict[str, float]:
         each.seconds(2)  # gradients of compiled functions compile in the second call
         seconds = max(each.seconds(1), 1e-7)
         numbers[each.name] = max(1, math.ceil(ROUND_SECONDS / seconds))
+    gc.collect()
+    gc.freeze()  # nobody pays for what the libraries keep
     times = [
-        {each.name: each.seconds(numbers[each.name]) for each in able}
+        {each.name: _turn(each, numbers[each.name]) for each in able}
         for _ in range(rounds)
     ]
     ours = median(each[COMPILED] for each in times)
