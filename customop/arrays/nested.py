@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from customop.arrays.kinds import is_array
-from customop.errors import shown
+from customop.errors import CustomOpError, shown
 from customop.forks import importing
 
 # ---- values of operators: lists, tuples, dicts and config objects that hold arrays ----
@@ -552,6 +552,8 @@ def show(value: Any) -> str:
     name = type(value).__name__
     try:
         has_shape = not isinstance(value, type) and hasattr(value, "shape")
+    except CustomOpError:  # it says what to write, as that of x[mask] under vmap does
+        raise
     except Exception:  # noqa: BLE001  # of another library: torch's nested tensors
         return name
     if has_shape:
