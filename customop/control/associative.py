@@ -86,7 +86,8 @@ def associative_scan(
     leaves, structure = flatten(own_carry(xs))
     axis = index(axis)
     count = _count(leaves, structure, axis)
-    if count < 2:
+    if count < 2:  # new arrays, as for more rows
+        leaves = [call_numpy(np.copy, leaf) for leaf in leaves]
         return unflatten(structure, leaves)  # type: ignore[no-any-return]  # as xs
     turn = slice(None, None, -1 if reverse else 1)
     rows = _Combiner(f, structure, axis)

@@ -91,6 +91,16 @@ def test_batched_axis_and_shapes() -> None:
     assert tuple(shape.shape) == x.shape
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_results_are_new_arrays(count: int) -> None:
+    """A write to the result is not one to the argument, whatever the number of rows."""
+    x = np.ones((count, 2))
+    for run in (co.associative_scan, co.compile(co.associative_scan)):
+        out = run(np.add, x)
+        out += 1.0
+        np.testing.assert_array_equal(x, np.ones((count, 2)))
+
+
 def test_calls() -> None:
     """The function is called twice for each halving of the number of rows."""
     calls: list[int] = []
