@@ -63,6 +63,11 @@ def convolve_grids(a: Any, v: Any, rank: int, mode: str, method: str) -> Any:
 
 
 def _lengths(a: Sequence[Any], v: Sequence[Any], mode: str) -> tuple[Any, ...]:
+    if any((n < 1) is True for n in (*a, *v)):
+        raise ShapeError(
+            f"scipy::convolve: lengths {tuple(a)} and {tuple(v)}: there are no elements",
+            do="call it for arrays with elements only",
+        )
     pairs = zip(a, v, strict=True)
     return tuple([convolved_length(m, n, mode) for m, n in pairs])
 

@@ -76,3 +76,17 @@ def test_plain_code_of_scipy_follows() -> None:
     own = lambda x: np.sum(theirs.dct(x) ** 2)
     want = co.grad(lambda x: np.sum(fft.dct(x) ** 2))(X)
     np.testing.assert_array_equal(co.grad(co.traceable(own))(X), want)
+
+
+@pytest.mark.parametrize("method", ["direct", "fft"])
+def test_the_operator_of_convolutions_without_elements(method: str) -> None:
+    """The kernel and the fake kernel refuse them alike, and a result may have no axes."""
+    op: Any = co.ops.scipy.convolve.default
+    empty, one = np.zeros(0), np.array([0.5])
+    for call in (
+        op,
+        lambda *args: co.eval_shape(lambda a, v: op(a, v, *args[2:]), *args[:2]),
+    ):
+        with pytest.raises(co.ShapeError, match="there are no elements"):
+            call(empty, one, 1, "valid", method)
+        assert call(np.array(2.0), np.array(3.0), 0, "valid", method).shape == ()
