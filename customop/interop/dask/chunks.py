@@ -660,9 +660,10 @@ def _index_of_task() -> tuple[int, ...] | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         task = frame.f_locals.get("self")
-        key = task.key if isinstance(task, GraphNode) else None
-        if isinstance(key, tuple) and all(isinstance(n, int) for n in key[1:]):
-            return key[1:]
+        if isinstance(task, GraphNode) and isinstance(task.key, tuple):
+            index = tuple([n for n in task.key[1:] if isinstance(n, int)])
+            if len(index) == len(task.key) - 1:
+                return index
         frame = frame.f_back
     return None
 
