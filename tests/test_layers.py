@@ -115,8 +115,12 @@ LAZY_CIRCLES = {
     " of an operator need the registry, which is above operators; what is sent of one is"
     " made where cloudpickle is at work",
     ("graph.load", "graph.module"): "a graph is copied and pickled by its file",
-    ("interop.jax.jax_export", "interop.jax.jax_kind"): "the kind of array exports"
-    " operators when one is called under jax.jit",
+    (
+        "interop.jax.jax_export",
+        "interop.jax.jax_kind",
+        "interop.jax.rule_programs",
+    ): "the kind of array exports operators when one is called under jax.jit, and rules run"
+    " on such arrays",
     ("shapes.sizes", "shapes.symbolic", "shapes.symbolic_operations"): "most programs"
     " have no symbolic sizes",
     (

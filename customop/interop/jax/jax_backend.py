@@ -12,17 +12,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from customop.arrays.nested import flat, map_outline, part_of
+from customop.arrays.nested import flat
 from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.errors import ArgumentError
 from customop.graph.code_parts import SizeValues
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.passes import frozen_key
 from customop.interop.jax.jax_kind import register_jax_arrays
+from customop.interop.jax.rule_programs import values_of_nodes
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import Symbolic
-from customop.transforms.trace.graph_tracer import lay_out, number
+from customop.transforms.trace.graph_tracer import number
 
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
@@ -55,7 +56,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         known = dict(zip([inputs[i] for i in given], arrays, strict=True))
         known |= zip([*constants, *numbers], [*outer, *free], strict=True)
         sizes = dict(zip(others, [v.value for v in fixed], strict=True))
-        return _values(module, known, computed, sizes)
+        return values_of_nodes(module, known, computed, sizes)
 
     run = jax.jit(traced, static_argnums=0)
 
@@ -135,37 +136,6 @@ def _constants(module: GraphModule) -> list[Node]:
     return [
         n for n in found if isinstance(module.graph.constants[n.target], np.ndarray)
     ]
-
-
-def _values(
-    module: GraphModule,
-    known: dict[Node, Any],
-    wanted: list[Node],
-    sizes: Mapping[str, Any],
-) -> list[Any]:
-    """Compute the values of nodes from inputs, constants and symbolic numbers."""
-
-    def value(leaf: Any) -> Any:
-        if isinstance(leaf, Symbolic):
-            return sizes[str(leaf)]
-        return known[leaf] if isinstance(leaf, Node) else leaf
-
-    for node in module.graph.nodes:
-        if node in known or node.op == OUTPUT:
-            continue
-        if node.op == PLACEHOLDER:
-            known[node] = node.val
-        elif node.op == CONSTANT:
-            known[node] = module.graph.constants[node.target]
-        elif node.op == ITEM:
-            known[node] = part_of(known[node.args[0]], node.args[1])
-        elif node.target is lay_out:  # XLA chooses the layout of its arrays
-            known[node] = known[node.args[0]]
-        else:
-            known[node] = node.target.run(
-                *[map_outline(v, value) for v in node.values()]
-            )
-    return [known[node] for node in wanted]
 
 
 def _to_numpy(array: Any) -> Any:

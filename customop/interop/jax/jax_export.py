@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial, update_wrapper
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeGuard
 
 import jax
@@ -27,6 +28,7 @@ from customop.arrays.nested import (
     map_result,
     unflatten,
 )
+from customop.core.builtin_kinds import AUTOGRAD
 from customop.core.codegen import generate
 from customop.core.dispatch import find_kernel
 from customop.core.numba_kernels import compiled_of
@@ -36,7 +38,10 @@ from customop.errors import ArgumentError, DataDependentError, check_function, s
 from customop.frozen import Frozen
 from customop.graph.passes import frozen_key
 from customop.interop.steps import Batch, Pull, Push, Step, run_steps
-from customop.transforms.values import carried
+from customop.later import later
+
+# It makes JAX arrays a kind, so it is imported with the first rule.
+rule_programs: ModuleType = later(import_module, "customop.interop.jax.rule_programs")
 
 # ---- export ----
 
@@ -46,7 +51,8 @@ def export(op: Callable[..., Any]) -> JaxFunction:
 
     It runs on the host; inside ``jax.jit`` it is a callback. Shapes and dtypes of its
     results come from the fake kernel. Derivatives in both modes and to any order, and
-    batches for ``jax.vmap``, come from the operator's rules.
+    batches for ``jax.vmap``, come from the operator's rules; XLA runs those for which JAX
+    has all functions.
 
     Parameters
     ----------
@@ -157,7 +163,7 @@ class JaxFunction:
         else:
             leaves, spec = flatten((args, kwargs))
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
-        types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
+        types = _types(arrays)
         try:
             example = _example(fn, types, changing.count)
         except ArgumentError as error:
@@ -367,7 +373,8 @@ class Derived(Frozen):
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """Return the arrays of the results."""
-        return run_steps(self.steps, lambda given: self.base(*given), arrays)
+        op = self.base.op if isinstance(self.base, OperatorCall) else None
+        return run_steps(self.steps, lambda given: self.base(*given), arrays, op)
 
 
 # ---- two JAX primitives: the call of a function, and its differential ----
@@ -400,8 +407,8 @@ def _run(*arrays: Any, fn: Derived) -> list[Any]:
 
 def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
     """Return the shapes and dtypes of the results."""
-    given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
-    return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
+    is_wide = jax.config.read("jax_enable_x64")
+    return _result_types(fn, _types(avals), changing.count, is_wide)
 
 
 @lru_cache(maxsize=4096)
@@ -422,38 +429,40 @@ _call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
 
 
 def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
-    """Put a call into a JAX program: as a function that XLA calls, or as a callback."""
+    """Put a call into a JAX program: as operations of XLA if it can, or as a callback."""
     avals = [jax.typeof(x) for x in arrays]
     wanted = _results(fn, avals)
     results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
     base = fn.base
     found: list[Any] | None = None
-    if has_own_kernel(base) or (is_on_cpu and has_target(base)):
-        if fn.steps:
-            found = _inlined(fn, arrays, results)
-        elif has_own_kernel(base):
-            found = run_own_kernel(base, arrays)
-        else:
-            found = call_target(base, arrays, results)
+    if fn.steps:
+        found = _inlined(is_on_cpu, fn, arrays)
+    elif has_own_kernel(base):
+        found = run_own_kernel(base, arrays)
+    elif is_on_cpu and has_target(base):
+        found = call_target(base, arrays, results)
     if found is not None:
         return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
     return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
 
 
-def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Write derivatives and batches as a JAX program that calls the operator.
+def _inlined(is_on_cpu: bool, fn: Derived, arrays: Sequence[Any]) -> Any:
+    """Write derivatives and batches as a JAX program.
 
-    Return None if a rule needs the values of its arrays; the rule then runs on the
-    host.
+    Return None if a rule needs the values of its arrays, or an operator that runs on
+    the host; the rule then runs there.
     """
-    # Imported late: JAX arrays become a kind, so that rules run on them.
-    import_module("customop.interop.jax.jax_kind").register_jax_arrays()
-    try:
-        found = carried(fn, arrays, {})
-    except (DataDependentError, jax.errors.ConcretizationTypeError):
+    graph = rule_programs.graph_of_rule(fn, _types(arrays), changing.count)
+    if graph is None:
         return None
-    # A rule may return a NumPy constant.
-    return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
+    calls_xla = has_own_kernel(fn.base) or (is_on_cpu and has_target(fn.base))
+    if calls_xla or rule_programs.is_native(graph):
+        return rule_programs.run_graph(graph, arrays)
+    return None
+
+
+def _types(arrays: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
+    return tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
 
 
 def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
@@ -468,22 +477,33 @@ _register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
 
 
 # ---- the differential ----
+# Its arguments are those of the function, then the results of the function if the
+# backward formula reads them, then the tangents.
 
 
-def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
+def _differential_results(
+    *avals: Any, fn: Derived, wanted: tuple[bool, ...], known: int
+) -> Any:
     """Return the shapes and dtypes of the results, without using a forward-mode rule."""
     found = _results(fn, avals[: len(wanted)])
     return [aval for aval in found if is_inexact(aval.dtype)]
 
 
+def _as_push(
+    run: Callable[..., Any],
+    *arrays: Any,
+    fn: Derived,
+    wanted: tuple[bool, ...],
+    known: int,
+) -> Any:
+    """Run a differential as the forward mode of its function."""
+    count = len(wanted)
+    return run(*arrays[:count], *arrays[count + known :], fn=_pushed(fn, wanted))
+
+
 _differential.def_abstract_eval(_differential_results)
-_differential.def_impl(
-    lambda *arrays, fn, wanted: _run(*arrays, fn=_pushed(fn, wanted))
-)
-_register(
-    _differential,
-    lambda lowered, *arrays, fn, wanted: lowered(*arrays, fn=_pushed(fn, wanted)),
-)
+_differential.def_impl(partial(_as_push, _run))
+_register(_differential, _as_push)
 
 
 def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
@@ -504,8 +524,48 @@ def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
     if not any(wanted):
         return results, [_zero(y) for y in results]
     given = [t for t in tangents if not _is_zero(t)]
-    found = iter(_differential.bind(*primals, *given, fn=fn, wanted=wanted))
+    is_wide = jax.config.read("jax_enable_x64")
+    types = _types([jax.typeof(x) for x in primals])
+    known = results if _reads(fn, types, wanted, changing.count, is_wide) else []
+    found = iter(
+        _differential.bind(
+            *primals, *known, *given, fn=fn, wanted=wanted, known=len(known)
+        )
+    )
     return results, [next(found) if is_inexact(y.dtype) else _zero(y) for y in results]
+
+
+@lru_cache(maxsize=4096)
+def _reads(
+    fn: Derived,
+    given: tuple[tuple[Any, Any], ...],
+    wanted: tuple[bool, ...],
+    changes: int,
+    is_wide: bool,
+) -> bool:
+    """Return whether a backward formula reads the results, so that JAX passes them to it.
+
+    `changes` is part of the cache key, so that new rules are taken into account.
+    """
+    base = fn.base
+    if fn.steps or not isinstance(base, OperatorCall) or base.op.schema.written:
+        return False
+    if not getattr(base.op.find_rule(AUTOGRAD), "is_formula", False):
+        return False
+    found = base.result([FakeArray(shape, dtype) for shape, dtype in given])
+    results = found if base.op.schema.is_tuple else (found,)
+    # JAX may have rounded the results to 32 bits, and a formula gets those of the kernel.
+    if not all(is_array(y) and _is_jaxs(y.dtype) for y in results):
+        return False
+    outputs = _places([is_inexact(y.dtype) for y in results])
+    step = Pull(_places(wanted), outputs, is_dense=True)
+    types = (*given, *_types([results[i] for i in outputs]))
+    graph = rule_programs.graph_of_rule(fn.then(step), types, changes)
+    return graph is None or any(n.target is base.op for n in graph.graph.nodes)
+
+
+def _is_jaxs(dtype: Any) -> bool:
+    return bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
 
 
 def _is_zero(tangent: Any) -> bool:
@@ -519,35 +579,42 @@ def _zero(value: Any) -> Any:
 
 
 def _differential_jvp(
-    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...]
+    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...], known: int
 ) -> Any:
-    count = len(wanted)
-    results = _differential.bind(*primals, fn=fn, wanted=wanted)
+    count, first = len(wanted), len(wanted) + known
+    same = partial(_differential.bind, fn=fn, wanted=wanted, known=known)
+    results = same(*primals)
     found = [_zero(y) for y in results]
-    if not all(map(_is_zero, tangents[count:])):
-        given = [ad.instantiate_zeros(t) for t in tangents[count:]]
-        found = _differential.bind(*primals[:count], *given, fn=fn, wanted=wanted)
+    if not all(map(_is_zero, tangents[first:])):
+        given = [ad.instantiate_zeros(t) for t in tangents[first:]]
+        found = same(*primals[:first], *given)
     changed = tuple([not _is_zero(t) for t in tangents[:count]])
     if any(changed):
+        # Known results follow from the arguments, whose tangents say all.
         given = [t for t in tangents[:count] if not _is_zero(t)]
-        rest = (False,) * (len(primals) - count)
+        moving = primals[first:]
         more = _differential.bind(
-            *primals, *given, fn=_pushed(fn, wanted), wanted=(*changed, *rest)
+            *primals[:count],
+            *moving,
+            *given,
+            fn=_pushed(fn, wanted),
+            wanted=(*changed, *[False] * len(moving)),
+            known=0,
         )
         found = [ad.add_tangents(x, y) for x, y in zip(found, more, strict=True)]
     return results, found
 
 
 def _transposed(
-    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...]
+    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...], known: int
 ) -> Any:
-    count = len(wanted)
+    count, first = len(wanted), len(wanted) + known
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
     results = _results(fn, [jax.typeof(x) for x in arrays[:count]])
     outputs = _places([is_inexact(y.dtype) for y in results])
-    step = Pull(_places(wanted), outputs, is_dense=True)
-    found = _call.bind(*arrays[:count], *given, fn=fn.then(step))
-    return [*[None] * count, *found]
+    step = Pull(_places(wanted), outputs, known, is_dense=True)
+    found = _call.bind(*arrays[:first], *given, fn=fn.then(step))
+    return [*[None] * first, *found]
 
 
 ad.primitive_jvps[_call] = _call_jvp
@@ -566,10 +633,13 @@ def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
 
 
 def _differential_batch(
-    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
+    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...], known: int
 ) -> Any:
     """Batch the differential; an argument is batched if its tangent is, and vice versa."""
     count = len(wanted)
+    # A batch of calls is another call, which does not know its results.
+    arrays = [*arrays[:count], *arrays[count + known :]]
+    dims = [*dims[:count], *dims[count + known :]]
     size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
     places = _places(wanted)
     has_rows = [d is not None for d in dims]
@@ -581,7 +651,8 @@ def _differential_batch(
         for x, d, has in zip(arrays, dims, has_rows, strict=True)
     ]
     axes = tuple([0 if has else None for has in has_rows[:count]])
-    found = _differential.bind(*given, fn=fn.then(Batch(axes)), wanted=wanted)
+    batched = fn.then(Batch(axes))
+    found = _differential.bind(*given, fn=batched, wanted=wanted, known=0)
     return found, [0] * len(found)
 
 

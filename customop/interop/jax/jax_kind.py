@@ -67,7 +67,7 @@ def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def run(*values: Any, **named: Any) -> Any:
         leaves = flat([*values, *named.values()])
         dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
-        if jax.config.read("jax_enable_x64") or not any(map(_is_wide, dtypes)):
+        if jax.config.read("jax_enable_x64") or not any(map(is_wide, dtypes)):
             return kernel(*values, **named)
         with jax.enable_x64(True):
             return kernel(*values, **named)
@@ -75,7 +75,8 @@ def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _is_wide(dtype: np.dtype[Any]) -> bool:
+def is_wide(dtype: np.dtype[Any]) -> bool:
+    """Return whether JAX lacks a dtype as long as it has 32 bits."""
     return dtype.itemsize >= (16 if dtype.kind == "c" else 8)
 
 
@@ -86,7 +87,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         return None
     if op.schema.written or op.sees_seed:
         return _refusing(op)
-    native = NATIVE.get(op.name) if op.namespace == "np" else None
+    native = _function_of(op)
     on_host = _on_host(op)
     if native is None:
         return _wide(on_host)
@@ -110,6 +111,31 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
 
     return _wide(kernel)
+
+
+def _function_of(op: RuleTable) -> Callable[..., Any] | None:
+    return NATIVE.get(op.name) if op.namespace == "np" else None
+
+
+def has_function(op: Operator[..., Any], dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Return whether JAX runs an operator as NumPy does, also where NumPy raises.
+
+    Parameters
+    ----------
+    op : Operator
+    dtypes : sequence of dtype
+        Those of the arrays of a call.
+    """
+    if op.schema.written or op.sees_seed or op.name in RAISING:
+        return False
+    if op.is_factory:
+        return True
+    is_complex = any(t.kind == "c" for t in dtypes)
+    is_whole = all(t.kind in "biu" for t in dtypes)
+    is_left_out = (is_complex and op.name in ON_HOST_IF_COMPLEX) or (
+        is_whole and op.name == "power"  # NumPy refuses a negative exponent
+    )
+    return _function_of(op) is not None and not is_left_out
 
 
 def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
@@ -174,6 +200,10 @@ def _result_dtype(
 # XLA drops the sign of a zero imaginary part, which selects the side of a branch cut
 # (jaxlib 0.10.2).
 ON_HOST_IF_COMPLEX = frozenset(("sqrt", "arcsin", "arccos", "arcsinh", "arccosh"))
+
+
+# NumPy raises for indices out of bounds and for singular matrices, which XLA does not.
+RAISING = frozenset(("index", "scatter_add", "solve", "cholesky"))
 
 
 def _of_ufunc(name: str) -> Callable[..., Any]:
@@ -282,16 +312,32 @@ NATIVE: Mapping[str, Callable[..., Any]] = {
     "squeeze": lambda x, axis: jnp.squeeze(x, tuple(axis)),
     "ravel": jnp.ravel,
     "copy": jnp.copy,
+    "c_copy": jnp.copy,
+    "packed_like": lambda out, x: out,  # XLA chooses the layout
     "real": jnp.real,
     "imag": jnp.imag,
     "astype": lambda x, dtype: x.astype(_known(dtype)),
     "concatenate": lambda arrays, axis: jnp.concatenate(_promoted(arrays), axis),
     "stack": lambda arrays, axis: jnp.stack(_promoted(arrays), axis),
     "where": jnp.where,
+    "sign": jnp.sign,
+    "clip": lambda a, low, high: _of_ufunc("minimum")(
+        _of_ufunc("maximum")(a, low), high
+    ),
+    "repeat": jnp.repeat,
+    "pad": lambda x, widths, value: jnp.pad(x, widths, constant_values=value),
+    "trace": jnp.trace,
     "matmul": lambda a, b: jnp.matmul(*_promoted([a, b])),
     "tensordot": _tensordot,
+    "outer": lambda a, b: jnp.outer(*_promoted([a, b])),
+    "einsum": lambda subscripts, operands, optimize: jnp.einsum(
+        subscripts, *_promoted(operands)
+    ),
     "slice": lambda x, key: x[key_of(key)],
     "unslice": _unslice,
+    "slice_set": lambda x, v, key: (
+        jnp.asarray(x).at[key_of(key)].set(jnp.asarray(v, x.dtype))
+    ),
     "index": lambda x, indices, packed: jnp.asarray(x)[_places(indices)],
     "scatter_add": _scatter_add,
     "full_like": _full_like,

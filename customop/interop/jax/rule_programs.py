@@ -1,0 +1,133 @@
+"""Derivatives and batches of operators as programs of JAX.
+
+A rule is traced as a graph. If JAX has a function for each of its operators, XLA runs the
+rule, and no callback to the host is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, map_outline, part_of
+from customop.core.operator import Operator
+from customop.errors import CustomOpError
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.interop.jax.jax_kind import has_function, is_wide, register_jax_arrays
+from customop.shapes.sizes import Symbolic
+from customop.transforms.trace.functionalize import functionalize
+from customop.transforms.trace.graph_tracer import lay_out
+from customop.transforms.trace.make_fx import make_fx
+
+
+@lru_cache(maxsize=4096)
+def graph_of_rule(
+    fn: Callable[..., Any], given: Sequence[tuple[Any, Any]], changes: int
+) -> GraphModule | None:
+    """Return the graph of a function of arrays; None if it has none that JAX can run.
+
+    It has none if it needs the values of its arrays, draws random numbers, or has loops.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes arrays, and returns a list of arrays.
+    given : sequence of (shape, dtype)
+        What the arrays are.
+    changes : int
+        Part of the cache key, so that new rules are taken into account.
+    """
+    try:
+        traced = make_fx(fn, "fake")(*[FakeArray(s, dtype) for s, dtype in given])
+        module = functionalize(traced)
+    except CustomOpError:  # the rule runs on the host, where an error is raised again
+        return None
+    module.graph.eliminate_dead_code()
+    calls = [n for n in module.graph.nodes if n.op == CALL and n.target is not lay_out]
+    if all(isinstance(n.target, Operator) and not n.has_effects for n in calls):
+        return module
+    return None
+
+
+def is_native(module: GraphModule) -> bool:
+    """Return whether JAX has a function for each operator of a graph."""
+    return all(n.op != CALL or _is_native(n) for n in module.graph.nodes)
+
+
+def _is_native(node: Node) -> bool:
+    if node.target is lay_out or "jax" in node.target.rows:
+        return True
+    vals = [leaf.val for leaf in flat(node.values()) if isinstance(leaf, Node)]
+    return has_function(node.target, [np.dtype(v.dtype) for v in vals if is_array(v)])
+
+
+def run_graph(module: GraphModule, arrays: Sequence[Any]) -> list[Any]:
+    """Run a graph on JAX arrays, which may be traced.
+
+    If JAX has 32 bits, values between have 64 bits where they have with NumPy.
+    """
+    register_jax_arrays()
+    leaves = module.graph.output_node.args[0]
+    wanted = [leaf for leaf in leaves if isinstance(leaf, Node)]
+    dtypes = [v.dtype for n in module.graph.nodes for v in flat(n.val) if is_array(v)]
+    with jax.enable_x64(True) if any(map(is_wide, dtypes)) else nullcontext():
+        known = dict(zip(module.inputs, arrays, strict=True))
+        found = dict(
+            zip(wanted, values_of_nodes(module, known, wanted, {}), strict=True)
+        )
+        return [
+            jax.numpy.asarray(found[v] if isinstance(v, Node) else v) for v in leaves
+        ]
+
+
+def values_of_nodes(
+    module: GraphModule,
+    known: dict[Node, Any],
+    wanted: list[Node],
+    sizes: Mapping[str, Any],
+) -> list[Any]:
+    """Compute the values of nodes from inputs, constants and symbolic numbers.
+
+    Parameters
+    ----------
+    module : GraphModule
+    known : dict of Node to array
+        Values that are given; the others are added.
+    wanted : list of Node
+    sizes : mapping of str to number
+        Symbolic numbers by their text.
+
+    Returns
+    -------
+    list of array
+    """
+
+    def value(leaf: Any) -> Any:
+        if isinstance(leaf, Symbolic):
+            return sizes[str(leaf)]
+        return known[leaf] if isinstance(leaf, Node) else leaf
+
+    for node in module.graph.nodes:
+        if node in known or node.op == OUTPUT:
+            continue
+        if node.op == PLACEHOLDER:
+            known[node] = node.val
+        elif node.op == CONSTANT:
+            known[node] = module.graph.constants[node.target]
+        elif node.op == ITEM:
+            known[node] = part_of(known[node.args[0]], node.args[1])
+        elif node.target is lay_out:  # XLA chooses the layout of its arrays
+            known[node] = known[node.args[0]]
+        else:
+            known[node] = node.target.run(
+                *[map_outline(v, value) for v in node.values()]
+            )
+    return [known[node] for node in wanted]
