@@ -42,7 +42,7 @@ from customop.core.code_names import (
     names_in,
 )
 from customop.core.table import RuleTable
-from customop.errors import GENERATED
+from customop.errors import GENERATED, is_ours
 
 CONTAINERS = (list, dict, set, tuple, frozenset, deque, MappingProxyType)
 
@@ -278,17 +278,20 @@ class Walk:
         is_foreign = self._is_foreign_function(fn)
         if is_foreign:
             self._called(fn)
+        # A wrapper as that of `grad` has the module of what it wraps, and may have
+        # attributes of the user; its code and its cells stay as they are.
+        is_fixed = is_foreign or _is_wrapper_of_ours(fn)
         names = fn.__code__.co_freevars
         for name, cell in zip(names, fn.__closure__ or (), strict=True):
-            if is_foreign:
+            if is_fixed:
                 self._waiting.append((content(cell), name))
             else:
                 label = f"'{name}' of the closure of {fn.__name__}"
                 self._slot(cell, name, content(cell), label)
-        if not is_foreign:
+        if not (is_foreign or self.takes_all):  # else all its attributes are looked at
+            self._objects.append((fn, fn.__name__))
+        if not is_fixed:
             self.functions.append(fn)
-            if not self.takes_all:  # else all its attributes are looked at already
-                self._objects.append((fn, fn.__name__))
             self._code(fn.__code__, fn.__globals__)
 
     def _is_foreign_function(self, fn: FunctionType) -> bool:
@@ -726,6 +729,12 @@ def is_installed(name: str) -> bool:
         return root != "__main__"
     file = getattr(sys.modules.get(root), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
+
+
+def _is_wrapper_of_ours(fn: FunctionType) -> bool:
+    """Return whether the code of a function is in a module of this package."""
+    names = fn.__globals__
+    return "__name__" in names and is_ours(names)
 
 
 def module_of(cls: type) -> str:

@@ -472,3 +472,36 @@ def test_names_that_are_computed_beside_many_objects_are_refused() -> None:
     assert free(np.ones(2)) == 10.0
     del parts[100:]
     assert co.compile(f)(np.ones(2)) == 10.0
+
+
+# ---- wrappers of this package ----
+
+
+def test_wrappers_of_transforms_are_not_watched() -> None:
+    """`grad` and the like do not change, although they have the module of the function."""
+
+    def f(x: Any) -> Any:
+        return np.sum(x * rate)
+
+    fn = co.vmap(co.value_and_grad(f))
+    plain, wrapped = (Surroundings([(value, "f")]) for value in (f, fn))
+    assert wrapped.functions == plain.functions == [f]
+    labels = [[slot.label for slot in found.slots] for found in (plain, wrapped)]
+    assert labels[0] == labels[1]
+
+
+def test_attributes_of_wrappers_of_transforms() -> None:
+    """Those that the user has set there are watched, and so is what the function reads."""
+    scales = [2.0]
+
+    def f(x: Any) -> Any:
+        return np.sum(x) * fn.scale * scales[0]  # type: ignore[attr-defined]
+
+    fn = co.grad(f)
+    fn.scale = 3.0  # type: ignore[attr-defined]
+    compiled = co.compile(fn)
+    assert compiled(np.ones(1)) == 6.0
+    fn.scale = 5.0  # type: ignore[attr-defined]
+    assert compiled(np.ones(1)) == 10.0
+    scales[0] = 7.0
+    assert compiled(np.ones(1)) == 35.0
