@@ -267,7 +267,17 @@ _LINE = (
 # ---- digitize ----
 
 
+def _check_rows(x: Sequence[Any], bins: Sequence[Any]) -> None:
+    """Refuse shapes of edges without an axis, or with leading axes that x lacks."""
+    if not 0 <= len(bins) - 1 <= len(x):
+        raise ShapeError(
+            f"np::digitize: x has shape {tuple(x)}, bins {tuple(bins)}",
+            do="give bins of one axis, or with the leading axes of x before it",
+        )
+
+
 def _digitized(x: Any, bins: Any, right: bool) -> Any:
+    _check_rows(x.shape, bins.shape)
     if bins.ndim == 1:
         return np.digitize(x, bins, right)
     wide = np.broadcast_to(x, (*bins.shape[:-1], *x.shape[bins.ndim - 1 :]))
@@ -289,6 +299,7 @@ no_gradient(digitize)
 
 @digitize.register_fake
 def _(x: Any, bins: Any, right: bool) -> FakeArray:
+    _check_rows(x.shape, bins.shape)
     shape = (*bins.shape[:-1], *x.shape[len(bins.shape) - 1 :])
     return FakeArray(shape, np.intp, device=device_of(x))
 
@@ -298,6 +309,7 @@ def _(info: Any, in_dims: Any, x: Any, bins: Any, right: bool) -> Any:
     x = batch_first(x, in_dims[0], info.batch_size)
     if in_dims[1] is not None:
         bins = batch_first(bins, in_dims[1])
+        _check_rows(x.shape[1:], bins.shape[1:])
     elif bins.ndim > 1:
         bins = batch_first(bins, None, info.batch_size)
     return digitize(x, bins, right), 0

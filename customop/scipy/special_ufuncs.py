@@ -135,10 +135,15 @@ def _expn_before(n: Any, x: Any) -> Any:
 
 
 def _hyp2f1(g: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    """Return the gradient for x; it is 0 for a b = 0, where the function is 1 for any c."""
-    is_one = np.equal(a * b, 0)
-    slope = a * b / np.where(is_one, 1.0, c)
-    return g * np.where(is_one, 0.0, slope * special.hyp2f1(a + 1, b + 1, c + 1, x))
+    """Return the gradient for x, whose slope at 0 is a b / c.
+
+    For a b = 0 the function is 1 for any c, but SciPy gives (1 - x)^-b for a = c = 0.
+    """
+    is_zero = np.equal(a * b, 0)
+    slope = a * b / np.where(is_zero, 1.0, c)
+    slope = np.where(is_zero & np.equal(a, c), b, slope)
+    beyond = special.hyp2f1(a + 1, b + 1, c + 1, x)
+    return g * np.where(np.equal(slope, 0), 0.0, slope * beyond)
 
 
 # Coefficients (2 k - 1)!! of the asymptotic series of erfcx and dawsn, from k = 1.

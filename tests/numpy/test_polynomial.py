@@ -279,6 +279,23 @@ def test_bins_that_numpy_refuses(name: str) -> None:
         assert words in str(ours.value)
 
 
+@pytest.mark.parametrize(("x", "bins"), [((), (1, 1)), ((3,), ())])
+def test_edges_in_rows_that_x_lacks(x: tuple[int, ...], bins: tuple[int, ...]) -> None:
+    """Kernel, fake kernel and rows of the operator refuse them alike."""
+    op: Any = co.ops.np.digitize.default
+    calls = (
+        op,
+        lambda *args: co.eval_shape(lambda x, bins: op(x, bins, False), *args[:2]),
+    )
+    for call in calls:
+        with pytest.raises(co.ShapeError, match="np::digitize: x has shape"):
+            call(np.zeros(x), np.zeros(bins), False)
+    with pytest.raises(co.ShapeError, match="np::digitize: x has shape"):
+        co.vmap(lambda x, bins: op(x, bins, False))(
+            np.zeros((2, *x)), np.zeros((2, *bins))
+        )
+
+
 def test_counts_have_no_derivative() -> None:
     """A gradient through them is refused, not zero."""
     with pytest.raises(co.GradientError):

@@ -57,6 +57,8 @@ EDGES: dict[str, tuple[Any, float, float]] = {
     "poch poles": (lambda z: special.poch(z, 2.0), -2.0, -3.0),
     "poch large": (lambda z: special.poch(z, 1.5), 200.0, 21.226471331874176),
     "hyp2f1 0": (lambda x: special.hyp2f1(0.0, 0.0, 0.0, x), 0.0, 0.0),
+    "hyp2f1 a = c = 0": (lambda x: special.hyp2f1(0.0, 0.5, 0.0, x), 0.0, 0.5),
+    "hyp2f1 b = c = 0": (lambda x: special.hyp2f1(0.5, 0.0, 0.0, x), 0.0, 0.0),
     "logsumexp": (lambda x: ours.logsumexp(np.stack([x, -np.inf])), 1e3, 1.0),
 }
 
