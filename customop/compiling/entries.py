@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,12 +22,12 @@ from customop.compiling.call_code import (
 )
 from customop.compiling.capture import Axes, CapturedCall, Finish, captured, cleaned
 from customop.compiling.level_graphs import LevelGraph
+from customop.compiling.outside_reads import EnvironmentReads, FileReads
 from customop.compiling.surroundings import (
     Surroundings,
     WatchedName,
     refuse_hidden,
 )
-from customop.core.reach import GONE, is_installed
 from customop.errors import GraphError, GuessError, counted, place
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
@@ -402,68 +399,6 @@ def _check_apart(lines: CallLines, leaves: Sequence[Any], found: CapturedCall) -
     )
 
 
-# ---- environment variables that a function reads while it is captured ----
-
-
-class EnvironmentReads:
-    """Notes which variables code of the user reads while it is open.
-
-    ``os.environ`` turns each name that it looks up into bytes by a function of its own. So
-    reads by ``os.getenv`` and in other modules are seen, and other calls pay nothing.
-
-    Attributes
-    ----------
-    names : list of WatchedName
-        What was read, in order.
-    """
-
-    def __init__(self) -> None:
-        self.names: list[WatchedName] = []
-        self._encode: Callable[[str], str] = os.environ.encodekey
-        self._before: dict[str, str] = {**os.environ}
-        self._found: dict[str, None] = {}
-
-    def __enter__(self) -> Self:
-        encode = self._encode
-        found, thread = self._found, threading.get_ident()
-
-        def noting(name: str) -> str:
-            if threading.get_ident() == thread and _is_of_user(sys._getframe(1)):
-                found[name] = None
-            return encode(name)
-
-        os.environ.encodekey = noting
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        os.environ.encodekey = self._encode
-        self.names = [
-            WatchedName(
-                os.environ,
-                name,
-                self._before.get(name, GONE),
-                f"the environment variable '{name}'",
-            )
-            for name in self._found
-        ]
-
-
-# Modules that read variables for their callers.
-_READERS = ("os", "collections.abc", __name__)
-
-
-def _is_of_user(frame: FrameType | None) -> bool:
-    """Return whether a frame that looks a name up runs for code of the user.
-
-    A module that is imported meanwhile reads its variables once, as without capturing.
-    """
-    while frame is not None and frame.f_globals.get("__name__") in _READERS:
-        frame = frame.f_back
-    if frame is None or frame.f_code.co_name == "<module>":
-        return False
-    return not is_installed(frame.f_globals.get("__name__") or "")
-
-
 # ---- capture a function, and see that it does nothing but compute meanwhile ----
 
 
@@ -499,7 +434,8 @@ def captured_alone(
     refuse_hidden(title, place(fn), surroundings)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
-    with EnvironmentReads() as reads:
+    is_on = surroundings.may_open_files
+    with EnvironmentReads() as reads, FileReads(is_on=is_on) as files:
         found = captured(
             fn,
             given.args,
@@ -511,7 +447,7 @@ def captured_alone(
             finish,
             is_unusual,
         )
-    surroundings.add_names(reads.names)
+    surroundings.add_names([*reads.names, *files.names])
     _check_unchanged(fn, title, surroundings)
     _check_unwritten(fn, title, arrays)
     return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dis
+import io
 import math
 import os
+import sys
 from abc import ABCMeta, get_cache_token
 from collections import deque
 from collections.abc import (
@@ -20,8 +22,10 @@ from collections.abc import (
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import partial
 from operator import attrgetter, is_
 from types import (
+    BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
@@ -34,7 +38,13 @@ import numpy as np
 
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
-from customop.core.code_names import BY_TEXT
+from customop.compiling.outside_reads import (
+    READING,
+    may_read,
+    name_of_answer,
+    setting_asked_by,
+)
+from customop.core.code_names import BY_TEXT, names_in
 from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
 from customop.errors import GraphError
@@ -217,22 +227,6 @@ class WatchedName(HeldName):
         if is_array(self.value) and not isinstance(self.value, np.generic):
             return f"{place} is {bind('array', self.value)}"
         return number_test(place, self.value, bind)
-
-
-class _LayoutTexts:
-    """Flags and strides of an array as texts: each look makes new objects of them."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: np.ndarray) -> None:
-        self._array = array
-
-    def __getitem__(self, key: str) -> str:
-        return str(getattr(self._array, key))
-
-    def get(self, key: str, _: Any) -> str:
-        """Return the text."""
-        return self[key]
 
 
 class WatchedNames(NamedTuple):
@@ -518,6 +512,8 @@ class Surroundings(Walk):
         there: names that are added may be found first, or run without being named.
     spaces : list of WatchedNames
         Namespaces of which all names are read.
+    may_open_files : bool
+        Whether code names what opens files.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
@@ -534,6 +530,9 @@ class Surroundings(Walk):
         self.classes: dict[type, tuple[Mapping[str, Any], int]] = {}
         self.spaces: dict[int, WatchedNames] = {}
         self.asks_classes: bool = False
+        self.may_open_files: bool = False
+        self._libraries: dict[int, ModuleType] = {}
+        self._files: list[tuple[Any, str]] = []
         self.is_plain: bool = True
         # Arrays as they were before the function ran.
         self._copies: list[WatchedArray] = []
@@ -542,6 +541,7 @@ class Surroundings(Walk):
         self.walk(self._items)
         for key in self.names & {"flags", "strides"}:
             self._watch_layouts(key)
+        self._watch_libraries()
 
     def enters(self, value: Any, label: str) -> bool:
         """Watch an array or bytes; return whether to look at what the value holds."""
@@ -558,8 +558,15 @@ class Surroundings(Walk):
         if is_opaque(value):
             self.hidden.append((value, label))
             return False
+        self._watch_setting(value, label)
         if isinstance(value, ModuleType):
-            return not self.is_foreign(value.__name__)
+            is_foreign = self.is_foreign(value.__name__)
+            if is_foreign:
+                self._libraries[id(value)] = value
+            return not is_foreign
+        if isinstance(value, io.IOBase):
+            self._files.append((value, label))
+            return False
         if isinstance(value, type):
             return not self.is_foreign_class(value)
         return not isinstance(value, RuleTable)
@@ -568,10 +575,38 @@ class Surroundings(Walk):
         """Watch how arrays lie in memory, or their flags."""
         for value in [*self.seen.values()]:
             if isinstance(value, np.ndarray):
-                layout = _LayoutTexts(value)
-                self.slots.append(
-                    WatchedName(layout, key, layout[key], f"{key} of an array")
-                )
+                ask = partial(getattr, value, key)
+                self.add_names([name_of_answer(ask, f"{key} of an array")])
+
+    def _watch_libraries(self) -> None:
+        """Watch what code asks libraries for: settings, lists, and what files hold."""
+        for module in self._libraries.values():
+            held = vars(module)
+            for key in self.names & held.keys():
+                value, label = held[key], f"{module.__name__}.{key}"
+                if type(value) in (list, dict) and value is not sys.modules:
+                    self.holds(value, label)
+                else:
+                    self._watch_setting(value, label)
+        codes = [names_in(fn.__code__) for fn in self.functions]
+        used = self.names.union(*(code.globals for code in codes))
+        called = {v.__name__ for v in self.seen.values() if isinstance(v, _FUNCTIONS)}
+        self.may_open_files = not READING.isdisjoint(used | called)
+        for file, label in self._files:
+            if not may_read(file, used):
+                continue
+            if isinstance(file, io.StringIO | io.BytesIO):
+                ask = partial(_text_and_place, file)
+                self.add_names([name_of_answer(ask, label)])
+            else:
+                self.hidden.append((file, label))
+
+    def _watch_setting(self, value: Any, label: str) -> None:
+        """Watch a setting of Python or NumPy that a function asks for."""
+        if value is np.geterr or value is np.geterrcall:
+            self.hidden.append((value, label))
+        elif (ask := setting_asked_by(value)) is not None:
+            self.add_names([name_of_answer(ask, label or "a setting")])
 
     def look_at_object(self, value: Any, label: str) -> None:
         """Watch bytes, or the attributes of an object."""
@@ -629,11 +664,11 @@ class Surroundings(Walk):
                 WatchedContainer(container, items_of(container), label)
             )
 
-    def add_names(self, names: Iterable[WatchedName]) -> None:
+    def add_names(self, names: Iterable[HeldName]) -> None:
         """Watch other names, too."""
         for name in names:
             if not any(name.owner is s.owner and name.key == s.key for s in self.slots):
-                self.slots.append(name)
+                self.slots.append(WatchedName(*name))
 
     def differing(self) -> list[tuple[WatchedName, Any]]:
         """List the names that hold something else than they did, with what they hold."""
@@ -735,8 +770,13 @@ class Surroundings(Walk):
             yield f"{token}() == {get_cache_token()}"
 
 
+def _text_and_place(file: io.StringIO | io.BytesIO) -> Any:
+    return (file.closed or file.getvalue()), (file.closed or file.tell())
+
+
 # The bases of a class, in order; assigning `__bases__` changes it.
 _ORDER = attrgetter("__mro__")
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
 # Arrays, and scalars that are written in place.
 _IN_MEMORY = (np.ndarray, np.void)
 # Larger arrays are not compared: a copy of 16 MB takes 3 ms.
@@ -778,6 +818,13 @@ def refuse_hidden(title: str, around: str, surroundings: Surroundings) -> None:
             is_attribute = label.endswith("__") or label.startswith("f_")
             what = f"{label if is_attribute else label + '()'}, which may read any name"
             do = "call it outside, and pass what it returns as an argument"
+        elif value is np.geterr or value is np.geterrcall:
+            what = f"{label}, and a function that is captured has other settings"
+            do = "call it outside, and pass what it returns as an argument"
+        elif isinstance(value, io.IOBase):
+            what = f"{label or 'an open file'}, a {type(value).__name__}, whose bytes would"
+            what += " be constants of its graph"
+            do = "read it outside, and pass what it holds as an argument"
         elif isinstance(value, Iterator) or module_of(type(value)) in _ITERATORS:
             what = f"{label}, a {type(value).__name__}: its graph"
             what += " would use the same items again and again"

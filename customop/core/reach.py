@@ -261,7 +261,7 @@ class Walk:
             self._slot(own, "_value_", own["_value_"], str(value))
         if isinstance(value, BaseException):
             self._members_of(value, ("args",), label)
-        if module_of(type(value)).startswith("numpy.polynomial."):
+        if module_of(type(value)).startswith(("numpy.polynomial.", "configparser")):
             self.go_on([own])
 
     def go_on(self, values: Iterable[Any], label: str = "") -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import decimal
+import gc
+import io
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +21,11 @@ import pytest
 import customop as co
 from tests.compiling.state_in_c import KINDS_IN_C
 from tests.compiling.state_kinds import MORE_KINDS, REFUSED_KINDS
+from tests.compiling.state_of_libraries import (
+    KINDS_OF_LIBRARIES,
+    REFUSED_OF_LIBRARIES,
+    WRITERS,
+)
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -381,6 +392,60 @@ def test_what_may_read_anything_or_is_used_up_is_refused(name: str) -> None:
     fn = made(*REFUSED_KINDS[name], {"__name__": "state_kinds"})
     with pytest.raises(co.GraphError, match=r"may read any name|the same items again"):
         co.compile(fn)(X)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of its own, and the settings as they were afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", [*sys.argv])
+    size, limit, is_on = np.getbufsize(), sys.getrecursionlimit(), gc.isenabled()
+    with (
+        decimal.localcontext(),
+        np.printoptions(),
+        warnings.catch_warnings(action="ignore", category=ResourceWarning),
+    ):
+        yield
+    np.setbufsize(size)
+    sys.setrecursionlimit(limit)
+    (gc.enable if is_on else gc.disable)()
+
+
+@pytest.mark.parametrize("name", KINDS_OF_LIBRARIES)
+@pytest.mark.usefixtures("settings")
+def test_changes_of_files_and_settings_are_noticed(name: str) -> None:
+    _notices(name, *KINDS_OF_LIBRARIES[name], has_name=True)
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_LIBRARIES)
+@pytest.mark.usefixtures("settings")
+def test_what_a_capture_reads_otherwise_is_refused(name: str) -> None:
+    fn = made(*REFUSED_OF_LIBRARIES[name], {"__name__": "state_kinds"})
+    with pytest.raises(
+        co.GraphError, match=r"be constants of its graph|other settings"
+    ):
+        co.compile(fn)(X)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.usefixtures("settings")
+def test_files_that_are_written_are_allowed(name: str) -> None:
+    with _closed({"__name__": "state_kinds"}) as scope:
+        fast = co.compile(made(*WRITERS[name], scope))
+        assert np.array_equal(fast(X), 2.0 * X)
+        assert np.array_equal(fast(X), 2.0 * X)
+        assert len(fast.graphs) == 1
+
+
+@contextmanager
+def _closed(scope: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A scope whose files are closed at the end."""
+    with ExitStack() as stack:
+        yield scope
+        for value in scope.values():
+            if isinstance(value, io.IOBase):
+                stack.enter_context(value)
 
 
 def _notices(name: str, before: str, body: str, change: str, has_name: bool) -> None:
