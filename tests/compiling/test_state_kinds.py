@@ -421,11 +421,10 @@ def test_changes_of_files_and_settings_are_noticed(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED_OF_LIBRARIES)
 @pytest.mark.usefixtures("settings")
 def test_what_a_capture_reads_otherwise_is_refused(name: str) -> None:
-    fn = made(*REFUSED_OF_LIBRARIES[name], {"__name__": "state_kinds"})
-    with pytest.raises(
-        co.GraphError, match=r"be constants of its graph|other settings"
-    ):
-        co.compile(fn)(X)
+    with _closed({"__name__": "state_kinds"}) as scope:
+        fast = co.compile(made(*REFUSED_OF_LIBRARIES[name], scope))
+        with pytest.raises(co.GraphError, match=r"constants of its|other settings"):
+            fast(X)
 
 
 @pytest.mark.parametrize("name", WRITERS)
