@@ -237,7 +237,7 @@ class Body:
         # Its values, and those of new nodes, use the sizes of the capture around it.
         self.graph.sizes = captured_sizes()
         trace = Trace("fake", self.graph)
-        trace.title, trace.fn = name, fn
+        trace.title, trace.fn, trace.is_branch = name, fn, name == "cond"
         self._title = name
         self.outputs: list[Any] = []
         self.written: dict[int, Node] = {}

@@ -113,9 +113,6 @@ def _double(v: Any) -> None:
 
 
 WRITES: list[Callable[[Any], None]] = [_add, _write_first, _write_last, _double]
-# Where a fake kernel does not say that a result is reversed, a branch that writes it does
-# not know how it lies, and the program outside of the branch does not, either.
-FORWARD = [op for op in OPERATORS if "reversed" not in op.name]
 
 
 def _program(draw: random.Random, operators: Sequence[Any]) -> Program:
@@ -228,12 +225,12 @@ WAYS: dict[str, Callable[..., Ran]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_graphs_give_the_values_of_numpy_or_an_error(way: str) -> None:
     """Most programs run; the others say that strides are not those of the trace."""
-    for op in {*OPERATORS, *FORWARD}:
+    for op in OPERATORS:
         op(np.ones(2))  # proves the kernel, where there is only one order
     outcomes: Counter[str] = Counter()
-    for seed in range(_COUNT):
+    for seed in (*range(_COUNT), 292):
         draw = random.Random(seed)
-        program = _program(draw, FORWARD if way == "cond" else OPERATORS)
+        program = _program(draw, OPERATORS)
         shape = draw.choice([(2, 3), (3, 2), (2, 3, 2), (3, 1, 2)])
         layout = draw.choice(LAYOUTS)
         x = layout(np.arange(1.0, 1.0 + np.prod(shape)).reshape(shape))
@@ -253,4 +250,5 @@ def test_graphs_give_the_values_of_numpy_or_an_error(way: str) -> None:
     assert outcomes["right"] > _COUNT // 2
 
 
+# In a branch, the seed 292 writes a result that is reversed although its fake is not.
 _COUNT = 100

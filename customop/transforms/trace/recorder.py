@@ -424,6 +424,8 @@ class Trace(Mode):
             self.graph.sizes = self.sizes
         # Nodes whose strides have decided whether a result is a view that is written.
         self._deciding: dict[Node, None] = {}
+        # Whether this is a branch, whose results are those of `cond` as they lie in memory.
+        self.is_branch: bool = False
         self._fake_mode: FakeMode = FakeMode()
         self._fake_mode.contexts.append(self.sizes)
         # Of NumPy's global generator, before an operator drew from it.
@@ -586,8 +588,11 @@ class Trace(Mode):
         """Put the content of another tracer in one: an array, as NumPy's is.
 
         Calls give scalars in the place of arrays without axes. Of others the graph keeps
-        the strides, on which depend views and the bits of sums.
+        the strides, on which depend views and the bits of sums. What lies outside of a
+        branch sees only its results, so the strides of what it writes must be those seen.
         """
+        if self.is_branch:
+            self.see_strides(box.node)
         if not box.shape:
             if new.node.op == CALL and new.node.target is not ops.np.copy.default:
                 new = ops.np.copy(new)
