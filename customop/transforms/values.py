@@ -588,13 +588,18 @@ class Fresh:
 
 
 def _memory_of(value: Any) -> tuple[Any, bool]:
-    """Return the array that holds the elements of a tracer, and whether it is a view."""
+    """Return the array that holds the elements of a tracer, and whether it is a view.
+
+    A capture may have one fake array for all that are alike, but a node for each.
+    """
     is_view = False
+    sources: tuple[Any, ...] = ()
     while is_traced(value):
         is_view = is_view or type(value.box_place) is tuple
+        sources = value.interpreter.strides_sources(value) or sources
         value = value.below
     if not isinstance(value, np.ndarray):
-        return value, is_view
+        return (sources[0][1] if sources else value), is_view
     is_view = value.base is not None
     while isinstance(value.base, np.ndarray):
         value = value.base

@@ -497,3 +497,39 @@ def test_threads_share_the_graphs() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+# ---- how gradients of linear functions lie in memory ----
+
+_LINEAR: dict[str, Callable[[Any], Any]] = {
+    "negative": lambda x: -x,
+    "mask": lambda x: x * np.array([False, True, True]),
+    "where": lambda x: np.where(np.array([False, True, True]), x, 0.0),
+    "mean": lambda x: x - x.mean(axis=1, keepdims=True),
+    "itself": lambda x: x + np.zeros(3),
+    "transposed": lambda x: x.T * 2.0,
+    "twice": lambda x: x + x,
+}
+_ORDERS: list[Callable[[Any], Any]] = [
+    np.ascontiguousarray,
+    np.asfortranarray,
+    lambda x: x[::-1].copy()[::-1],
+]
+
+
+@pytest.mark.parametrize("name", _LINEAR)
+def test_gradients_of_linear_functions_lie_as_plain_ones(name: str) -> None:
+    fn = _LINEAR[name]
+    for order in _ORDERS:
+        for order_of_cotangent in _ORDERS:
+            x = order(np.arange(6.0).reshape(2, 3))
+            g = order_of_cotangent(np.cos(fn(x)))
+
+            def back(x: Any, g: Any) -> Any:
+                return co.vjp(fn, x)[1](g)[0]
+
+            expected, fast = back(x, g), co.compile(back)
+            for found in (fast(x, g), fast(x, g)):
+                assert found.strides == expected.strides
+                assert found.tobytes() == expected.tobytes()
+                assert not np.shares_memory(found, g)
