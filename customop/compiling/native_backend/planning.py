@@ -539,7 +539,6 @@ class TablePlan:
         for length in shape:
             nbytes *= length
         block = self.memory.take(nbytes)
-        block.values += 1
         return block.array(shape, dtype, strides), block
 
     def temporary(
@@ -605,9 +604,10 @@ class TablePlan:
         return end is None or end > row + 1
 
     def owns(self, node: Node) -> bool:
-        """Return whether the memory of a value was never that of another one."""
+        """Return whether all that has lain in the memory of a value lay within the value."""
         block = self.blocks.get(node)
-        return isinstance(block, Block) and block.values == 1
+        is_one = isinstance(block, Block)
+        return is_one and block.largest <= self.arrays[node].nbytes
 
     def touches(self, low: int, high: int) -> bool:
         """Return whether Python uses some memory, which therefore stays where it is."""
