@@ -19,6 +19,7 @@ from customop.compiling.native_backend.driver import LOOP_PARAMETERS
 from customop.compiling.native_backend.machine_code import (
     MachineFunction,
     build,
+    in_each_lane,
     splat,
     vector,
 )
@@ -326,7 +327,7 @@ def _write(
     spread = (
         {}
         if is_single
-        else {s: _spread(code, kind, v, lanes) for s, v in alone.items()}
+        else {s: in_each_lane(code, kind, v, lanes) for s, v in alone.items()}
     )
 
     def handle(index: str | int, width: int) -> None:
@@ -361,14 +362,6 @@ def _write(
         with code.each(code.sub(length, done)) as i:
             handle(code.add(done, i), 1)
     code.give("i32", 0)
-
-
-def _spread(code: MachineFunction, kind: str, value: str, lanes: int) -> str:
-    """Return a value that is the same for some items at once."""
-    items = vector(kind, lanes)
-    first = code.let(f"insertelement {items} poison, {kind} {value}, i64 0")
-    mask = f"<{lanes} x i32> zeroinitializer"
-    return code.let(f"shufflevector {items} {first}, {items} poison, {mask}")
 
 
 # ---- operations ----
