@@ -195,6 +195,10 @@ def test_rows_out_of_bounds(number: int) -> None:
         assert run(loop, [numbers, table.copy(), found], dims, steps) == 0
         numbers[place] = number
         assert run(loop, [numbers, table.copy(), found], dims, steps) == 1
+    zeros, single = np.zeros(19, int), np.zeros(19)
+    dims, steps = [19, 3, 16, 2, 8, 8], [8, 8, 0, 8]
+    for pair in ([numbers, zeros], [zeros, numbers]):
+        assert run(take_loop(2, 8), [*pair, table, single], dims, steps) == 1
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
