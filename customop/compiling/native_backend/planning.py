@@ -605,9 +605,8 @@ class TablePlan:
 
     def owns(self, node: Node) -> bool:
         """Return whether all that has lain in the memory of a value lay within the value."""
-        block = self.blocks.get(node)
-        is_one = isinstance(block, Block)
-        return is_one and block.largest <= self.arrays[node].nbytes
+        block, nbytes = self.blocks.get(node), self.arrays[node].nbytes
+        return isinstance(block, Block) and block.largest <= nbytes
 
     def touches(self, low: int, high: int) -> bool:
         """Return whether Python uses some memory, which therefore stays where it is."""
