@@ -392,3 +392,32 @@ def test_large_results_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     # A value of 8,000 bytes before one of 7,984, in a block of 8,000.
     co.compile(lambda x: np.tanh(np.cos(np.sin(x))[2:] + x[2:]), backend="native")(x)
     assert copied == [[False], [True]]
+
+
+# ---- arguments that the graph does not read ----
+
+
+@pytest.mark.parametrize(
+    "mode", ["sum", b"a", None, np, np.float32, np.dtype("f8"), ("a", 1)], ids=repr
+)
+def test_arguments_that_no_call_reads(mode: Any) -> None:
+    """A function with a text, a module or a class among its arguments is a table."""
+
+    def f(x: Any, mode: Any) -> Any:
+        return (np.sum(x), mode) if mode == "sum" else (np.exp(x), mode)
+
+    compiled = co.compile(f, backend="native")
+    for x in (np.arange(3.0), np.arange(3.0) + 1.0):
+        (found, own), (wanted, _) = compiled(x, mode), f(x, mode)
+        np.testing.assert_array_equal(found, wanted)
+        assert own == mode
+    assert "NumPy code" not in str(compiled.explain())
+
+
+def test_an_argument_of_another_class_that_no_call_reads() -> None:
+    """The code of a graph, called with it, makes another plan."""
+    module = co.make_fx(lambda x, mode: x + 1.0)(np.ones(2), "a")
+    run: Any = native_code.build(module)
+    for mode in ("a", "b", None, np, "a"):
+        assert run(np.arange(2.0), mode)[0].tolist() == [1.0, 2.0]
+    assert len(run.explain()) == 3
