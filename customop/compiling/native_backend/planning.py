@@ -744,7 +744,7 @@ class TablePlan:
         Returns
         -------
         int or None
-            The row, if it goes over all items in one step.
+            The row, if there are items.
         """
         out = operands[-1]
         if not out.size:
@@ -770,8 +770,9 @@ class TablePlan:
             return self.loop(loop, [*given, out])
         inner, *outer = axes
         self._emitted = [inner.length], [*inner.strides], outer
-        row = self.table.emit(loop, [address_of(x) for x in operands], *self._emitted)
-        return None if outer else row
+        places = [address_of(x) for x in operands]
+        number: int = self.table.emit(loop, places, *self._emitted)
+        return number
 
     def _forward(self, x: AnyArray, out: AnyArray) -> AnyArray:
         """Return an operand without negative strides."""
