@@ -58,8 +58,8 @@ class Config:
         traced values.
     compile_threads : int or None
         How many threads run elementwise calls of a compiled function on large arrays,
-        with the one that calls it: None (the default) is one for each processor that the
-        process may use. The numbers are the same for all.
+        with the one that calls it, where llvmlite is installed: None (the default) is
+        one for each processor that the process may use. The numbers are the same for all.
     opcheck_seconds : float
         How many seconds the checks of an operator may take together, 10.0 by default. A
         check of a slow kernel stops between two calls, and `opcheck` says which inputs

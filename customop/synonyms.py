@@ -60,18 +60,19 @@ def takes_names_of_others(**ours: str) -> Callable[[F], F]:
 
     For a parameter that has none here, `ours` has the whole advice.
     """
+    pairs = tuple(ours.items())  # compiled functions watch a dict
 
     def decorate(fn: F) -> F:
         @wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
-            for name, value in kwargs.items():
-                if name in ours:
-                    advice = ours[name]
+            for name, advice in pairs if kwargs else ():
+                if name in kwargs:
+                    do = advice
                     if advice.isidentifier():
-                        advice = f"write {advice}={shown(value)}"
+                        do = f"write {advice}={shown(kwargs[name])}"
                     raise ArgumentError(
                         f"{fn.__name__} has no parameter '{name}'",
-                        do=advice,
+                        do=do,
                         parameter=name,
                     )
             return fn(*args, **kwargs)

@@ -23,6 +23,7 @@ from contextvars import ContextVar
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial
+from itertools import chain
 from operator import attrgetter, is_
 from types import (
     BuiltinFunctionType,
@@ -446,6 +447,22 @@ def items_of(owner: Any) -> list[Any]:
     return [*owner]
 
 
+def _containers_test(watched: Sequence[WatchedContainer], bind: Bind) -> str:
+    """Return a condition for containers to hold the same objects, all in one test."""
+    if len(watched) == 1:
+        return watched[0].test(bind)
+    places: list[Any] = []
+    for contents in watched:
+        places.append(contents.owner)
+        if isinstance(contents.owner, dict):
+            places.append(contents.owner.values())  # it shows later changes
+    name = bind("containers", places)
+    lengths = bind("lengths", [*map(len, places)])
+    items = [item for contents in watched for item in contents.items]
+    together = f"{bind('from_each', chain.from_iterable)}({name})"
+    return f"[*map(len, {name})] == {lengths} and {_all_are(together, items, bind)}"
+
+
 def _all_are(place: str, values: list[Any], bind: Bind) -> str:
     kept, same = bind("contents", values), bind("is_", is_)
     return f"all(map({same}, {place}, {kept}))"
@@ -461,6 +478,7 @@ def _absence_test(owner: Any, names: list[str], bind: Bind) -> str:
 
 # So many tests of one name each take no longer than one of all names.
 _FEW = 3
+_PLAIN = (list, dict, set, deque)
 
 
 def codes_tests(functions: Iterable[FunctionType], bind: Bind) -> Iterator[str]:
@@ -735,7 +753,10 @@ class Surroundings(Walk):
     def tests(self, bind: Bind) -> Iterator[str]:
         """Yield the conditions for all of them."""
         yield from self._class_tests(bind)
-        yield from (space.test(bind) for space in self.spaces.values())
+        empty = [space.owner for space in self.spaces.values() if not space.names]
+        if empty:
+            yield f"not any({bind('empty', empty)})"
+        yield from (space.test(bind) for space in self.spaces.values() if space.names)
         gone: dict[int, tuple[Any, list[str]]] = {}
         for slot in (*self.slots, *self.missing):
             if isinstance(slot.owner, MappingProxyType) and slot.value is GONE:
@@ -745,7 +766,17 @@ class Surroundings(Walk):
             else:
                 yield slot.test(bind)
         yield from (_absence_test(*pair, bind) for pair in gone.values())
-        yield from (contents.test(bind) for contents in self.contents)
+        plain: list[WatchedContainer] = []
+        for contents in self.contents:
+            if (
+                isinstance(contents, WatchedContainer)
+                and type(contents.owner) in _PLAIN
+            ):
+                plain.append(contents)
+            else:
+                yield contents.test(bind)
+        if plain:
+            yield _containers_test(plain, bind)
         yield from (array.test(bind) for array in self.arrays)
         yield from (buffer.test(bind) for buffer in self.buffers)
         others = [fn for fn in self.functions if fn is not self._items[0][0]]

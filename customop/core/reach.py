@@ -9,6 +9,7 @@ from collections import ChainMap, UserDict, UserList, UserString, defaultdict, d
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import FrozenInstanceError
 from enum import Enum, EnumType
 from functools import cache, cached_property, cmp_to_key, partial, partialmethod
 from operator import attrgetter, methodcaller
@@ -269,18 +270,22 @@ class Walk:
         self._waiting += [(value, label) for value in values]
 
     def _function(self, fn: FunctionType, _: str) -> None:
-        if fn.__defaults__:
-            self.go_on(fn.__defaults__)
-        if fn.__kwdefaults__:
-            self._keywords(fn.__kwdefaults__, fn.__name__)
-        if fn.__dict__:
-            self.go_on([*vars(fn).values()])
+        if _only_refuses(fn):
+            return
         is_foreign = self._is_foreign_function(fn)
         if is_foreign:
             self._called(fn)
         # A wrapper as that of `grad` has the module of what it wraps, and may have
-        # attributes of the user; its code and its cells stay as they are.
-        is_fixed = is_foreign or _is_wrapper_of_ours(fn)
+        # attributes of the user; its code, defaults and cells stay as they are.
+        is_ours = _is_wrapper_of_ours(fn)
+        is_fixed = is_foreign or is_ours
+        self.go_on(fn.__defaults__ or ())
+        keywords = fn.__kwdefaults__ or {}
+        if is_ours:
+            self.go_on(keywords.values())
+        else:
+            self._keywords(keywords, fn.__name__)
+        self.go_on(vars(fn).values())
         names = fn.__code__.co_freevars
         for name, cell in zip(names, fn.__closure__ or (), strict=True):
             if is_fixed:
@@ -735,6 +740,13 @@ def _is_wrapper_of_ours(fn: FunctionType) -> bool:
     """Return whether the code of a function is in a module of this package."""
     names = fn.__globals__
     return "__name__" in names and is_ours(names)
+
+
+def _only_refuses(fn: FunctionType) -> bool:
+    """Return whether a function is what a frozen dataclass has for assignments."""
+    return is_generated(fn) and any(
+        content(cell) is FrozenInstanceError for cell in fn.__closure__ or ()
+    )
 
 
 def module_of(cls: type) -> str:

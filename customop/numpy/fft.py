@@ -164,7 +164,8 @@ def _fftn_pull(op: Operator[..., Any]) -> Callable[..., Any]:
 
 
 def _rfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
-    whole = np.conjugate(g) / _weights(g, s[-1], axes[-1])
+    # They are 1 and 2: the product is the quotient, in a fifth of the time.
+    whole = np.conjugate(g) * (1.0 / _weights(g, s[-1], axes[-1]))
     return resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
 
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -472,6 +473,54 @@ def test_names_that_are_computed_beside_many_objects_are_refused() -> None:
     assert free(np.ones(2)) == 10.0
     del parts[100:]
     assert co.compile(f)(np.ones(2)) == 10.0
+
+
+def test_containers_that_are_looked_at_together() -> None:
+    """A change in any of them is seen, also one that keeps all lengths or all items."""
+    numbers, table, members = [1.0, 2.0], {"a": 3.0, "b": 4.0}, {5.0}
+    queue, fixed = deque([6.0]), MappingProxyType({"c": 7.0})
+
+    def f(x: Any) -> Any:
+        both = x * numbers[0] + table["a"] + next(iter(table.values())) + sum(numbers)
+        return both + sum(members) + queue[0] * fixed["c"] + len(numbers)
+
+    compiled = co.compile(f)
+    for change in (
+        lambda: numbers.reverse(),
+        lambda: table.update(a=8.0),
+        lambda: table.update(a=table.pop("a")),
+        lambda: (members.clear(), members.add(9.0)),
+        lambda: queue.append(queue.pop() + 1.0),
+        lambda: queue.appendleft(numbers.pop()),
+        lambda: table.update(d=1.0),
+    ):
+        assert compiled(2.0) == f(2.0)
+        change()
+        assert compiled(2.0) == f(2.0)
+
+
+@pytest.mark.parametrize("has_slots", [False, True])
+def test_methods_of_frozen_dataclasses_that_refuse(has_slots: bool) -> None:
+    """Their code is not looked at; what is assigned in spite of them is seen."""
+
+    @dataclass(frozen=True, slots=has_slots)
+    class Settings:
+        rate: float
+        other: float = 1.0
+
+    settings = Settings(2.0)
+
+    def f(x: Any) -> Any:
+        return x * settings.rate
+
+    found = Surroundings([(f, "f")])
+    assert not {"__setattr__", "__delattr__", "__repr__"} & {
+        fn.__name__ for fn in found.functions
+    }
+    compiled = co.compile(f)
+    assert compiled(np.ones(1)) == 2.0
+    object.__setattr__(settings, "rate", 3.0)
+    assert compiled(np.ones(1)) == 3.0
 
 
 # ---- wrappers of this package ----

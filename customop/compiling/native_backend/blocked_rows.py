@@ -7,6 +7,7 @@ With ``compile(exact=False)`` sums of such values are made block by block, too. 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Generator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from customop.compiling.native_backend.tables import (
     Point,
     Table,
 )
-from customop.compiling.team import team
+from customop.config import config
 
 # Bytes of all operands in a block: half of the cache that each processor has for itself.
 _CACHED: Final = 1 << 18
@@ -231,9 +232,14 @@ def _block_of(run: Sequence[_BlockRow]) -> int:
 
 
 def _threads() -> int:
+    """Return how many threads may run, with the one that calls."""
     if thread_functions() is None:
         return 1
-    return team.size
+    if config.compile_threads is not None:
+        return config.compile_threads
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 # ---- rows over blocks ----

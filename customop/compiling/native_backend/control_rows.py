@@ -37,7 +37,6 @@ class _Held:
         """Return a block that is held."""
         block = self._plan.memory.take(nbytes)
         block.uses += 1
-        block.values += 1
         self._blocks.append(block)
         return block
 
@@ -232,7 +231,6 @@ class _ScanRows:
                 whole = block.array(shape, value.dtype)
                 self._ys.append(whole)
             block.uses += 1
-            block.values += 1
             self._blocks.append(block)
 
     def _is_read_by_steps(self, number: int) -> bool:
@@ -317,7 +315,6 @@ class _ScanRows:
         for value in carry:
             block = plan.memory.take(span_of(value)[1] - span_of(value)[0])
             block.uses += 1
-            block.values += 1
             offset = block.offset + address_of(value) - span_of(value)[0]
             own = np.ndarray(
                 value.shape, value.dtype, block.chunk, offset, value.strides

@@ -70,7 +70,8 @@ class DoorInput(NamedTuple):
     Attributes
     ----------
     kind : str
-        "array"; "scalar" for a scalar of NumPy; "float", "int" or "bool" for Python's.
+        "array"; "scalar" for a scalar of NumPy; "float", "int" or "bool" for Python's;
+        "unread" for an object of which only the class is checked.
     dtype : dtype
         For "int" int64; other numbers take the fallback.
     shape, strides : tuple
@@ -83,6 +84,8 @@ class DoorInput(NamedTuple):
         Whether the argument is copied to its place. Such an array is dense.
     is_written : bool
         Whether the array must be writeable.
+    unread_class : type or None
+        Of an "unread" one.
     """
 
     kind: str
@@ -94,6 +97,7 @@ class DoorInput(NamedTuple):
     high: int
     is_copied: bool
     is_written: bool = False
+    unread_class: type | None = None
 
 
 class DoorResult(NamedTuple):
@@ -239,6 +243,8 @@ def _input_words(
         program.hold(given.dtype)
         kind: Any = np.ndarray if given.kind == "array" else given.dtype.type
         kind = {"float": float, "int": int, "bool": bool}.get(given.kind, kind)
+        kind = given.unread_class or kind
+        program.hold(kind)
         nbytes = given.dtype.itemsize
         for length in given.shape:
             nbytes *= length
@@ -261,7 +267,7 @@ def _input_words(
     return np.array(words or [0], np.int64)
 
 
-_INPUT_KINDS: Final = ("array", "scalar", "float", "int", "bool")
+_INPUT_KINDS: Final = ("array", "scalar", "float", "int", "bool", "unread")
 _INPUT_WORDS: Final = 12
 _ANY: Final = -(1 << 63)
 

@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from customop.compiling.native_backend.driver import LOOP_PARAMETERS
+from customop.compiling.native_backend.iteration import LoopAxis
 from customop.compiling.native_backend.machine_code import (
     MachineFunction,
     build,
+    in_each_lane,
     splat,
     vector,
 )
@@ -49,11 +51,14 @@ def fuse(table: Table, is_read_after: Readers) -> int:
         The number of groups.
     """
     groups = [_FusedGroup(table, rows, is_read_after) for rows in _runs(table)]
+    nests = [nest for n in table.names if (nest := _nest_of(table, n)) is not None]
     functions = {group.name: group.code for group in groups}
+    functions |= {nest.name: nest.code for nest in nests}
     new = [code for name, code in functions.items() if name not in _made]
     if new:
         _made.update(build(new, further=_DECLARED))
     placed = {group.rows[0]: group.row(table, _made[group.name]) for group in groups}
+    placed |= {nest.number: nest.row(table, _made[nest.name]) for nest in nests}
     gone = {row for group in groups for row in group.rows[1:]}
     table.rows = [
         placed.get(i, row) for i, row in enumerate(table.rows) if i not in gone
@@ -270,6 +275,98 @@ class _FusedGroup:
         return table.rows.pop()
 
 
+# ---- arithmetic over short lines ----
+
+# Lines from which on NumPy's own loop takes no longer, although it is called for each.
+_LINE: Final = 256
+
+
+class _NestRow(NamedTuple):
+    """A noted row of arithmetic that goes over short lines along one axis or more.
+
+    Attributes
+    ----------
+    number : int
+    name : str
+        Of its code, which goes over the lines along the first axis, too.
+    code : MachineFunction
+    """
+
+    number: int
+    name: str
+    code: MachineFunction
+
+    def row(self, table: Table, function: int) -> tuple[int, ...]:
+        """Return the row in its place."""
+        _, _, data, dims, steps, *_, count, _ = table.rows[self.number]
+        cells, (axis, *around) = table.cells, _axes_of(table, self.number)
+        places = cells[data : data + count]
+        strides = [*cells[steps : steps + count], *axis.strides]
+        loop = InnerLoop(function)
+        table.emit(loop, places, [cells[dims], axis.length], strides, around)
+        return table.rows.pop()
+
+
+def _axes_of(table: Table, number: int) -> list[LoopAxis]:
+    """Return the axes around the loop of a row."""
+    count, start, operands = table.rows[number][6:9]
+    words = operands + 2
+    axes = [
+        table.cells[start + k * words : start + (k + 1) * words] for k in range(count)
+    ]
+    return [LoopAxis(length, tuple(strides)) for length, _, *strides in axes]
+
+
+def _nest_of(table: Table, number: int) -> _NestRow | None:
+    """Return how a row goes over short lines; None if NumPy's own loop does."""
+    name, _, types = table.names[number]
+    kind = _KINDS.get(types)
+    if kind is None or name not in _OPERATIONS or not _can_join(name, types[0]):
+        return None
+    _, _, data, dims, steps, _, axes, _, count, _ = table.rows[number]
+    size, places = _SIZES[kind], table.cells[data : data + count]
+    strides = table.cells[steps : steps + count]
+    if not axes or not 1 < table.cells[dims] <= _LINE or strides[-1] != size:
+        return None
+    around = _axes_of(table, number)
+    further = [step for axis in around for step in axis.strides]
+    if any(step not in {0, size} for step in strides) or places[-1] in places[:-1]:
+        return None
+    if any(word % size for word in (*places, *further)):
+        return None
+    return _NestRow(
+        number, *_nest_code(kind, name, tuple([not step for step in strides]))
+    )
+
+
+@lru_cache(maxsize=2048)
+def _nest_code(
+    kind: str, operation: str, is_fixed: tuple[bool, ...]
+) -> tuple[str, MachineFunction]:
+    """Return the code of arithmetic over lines, and its name.
+
+    Dims are the length of a line and how many there are, strides those of the items and
+    then those of the lines.
+    """
+    slots = tuple(range(len(is_fixed)))
+    name = "_".join(["nest", kind, operation, *map(str, map(int, is_fixed))])
+    code = MachineFunction(name, LOOP_PARAMETERS)
+    starts = [code.word("%data", slot, "ptr") for slot in slots]
+    further = [code.word("%strides", len(slots) + slot) for slot in slots]
+    fixed = frozenset([slot for slot in slots if is_fixed[slot]])
+    with code.each(code.word("%dims", 1)) as line:
+        places = [
+            code.moved(start, code.mul(step, line))
+            for start, step in zip(starts, further, strict=True)
+        ]
+        steps = ((operation, slots),)
+        _write(code, kind, steps, places, frozenset([0]), set(), fixed, False)
+    code.give("i32", 0)
+    return name, code
+
+
+# ---- the code of a group ----
+
 # The name of each operation of a group, and the slots of its operands.
 _Steps = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -284,7 +381,11 @@ def _code_of(
 ) -> tuple[str, MachineFunction]:
     """Return the code of a group, and its name, which is made of its text."""
     code = MachineFunction("fused", LOOP_PARAMETERS)
-    _write(code, kind, steps, stored, _unread(steps) - stored, fixed, is_single)
+    count = 1 + max(max(used) for _, used in steps)
+    places = [code.word("%data", slot, "ptr") for slot in range(count)]
+    unread = _unread(steps) - stored
+    _write(code, kind, steps, places, stored, unread, fixed, is_single)
+    code.give("i32", 0)
     name = "fused_" + sha256(code.text().encode()).hexdigest()[:20]
     code.rename(name)
     return name, code
@@ -305,6 +406,7 @@ def _write(
     code: MachineFunction,
     kind: str,
     steps: _Steps,
+    places: Sequence[str],
     stored: frozenset[int],
     unread: set[int],
     fixed: frozenset[int],
@@ -313,8 +415,6 @@ def _write(
     """Write the loop: steps are names of ufuncs with the slots of their operands."""
     size = _SIZES[kind]
     lanes = 64 // size
-    count = 1 + max(max(used) for _, used in steps)
-    places = [code.word("%data", slot, "ptr") for slot in range(count)]
     written: set[int] = set()
     read: set[int] = set()
     for _, (*inputs, result) in steps:
@@ -326,7 +426,7 @@ def _write(
     spread = (
         {}
         if is_single
-        else {s: _spread(code, kind, v, lanes) for s, v in alone.items()}
+        else {s: in_each_lane(code, kind, v, lanes) for s, v in alone.items()}
     )
 
     def handle(index: str | int, width: int) -> None:
@@ -360,15 +460,6 @@ def _write(
         done = code.mul(groups, lanes)
         with code.each(code.sub(length, done)) as i:
             handle(code.add(done, i), 1)
-    code.give("i32", 0)
-
-
-def _spread(code: MachineFunction, kind: str, value: str, lanes: int) -> str:
-    """Return a value that is the same for some items at once."""
-    items = vector(kind, lanes)
-    first = code.let(f"insertelement {items} poison, {kind} {value}, i64 0")
-    mask = f"<{lanes} x i32> zeroinitializer"
-    return code.let(f"shufflevector {items} {first}, {items} poison, {mask}")
 
 
 # ---- operations ----

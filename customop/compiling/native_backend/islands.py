@@ -116,7 +116,6 @@ def arrange_island(plan: TablePlan, node: Node, why: str) -> None:
         shape, strides = _layout(plan, node, fake)
         block = plan.memory.take(fake.dtype.itemsize * prod(shape))
         block.uses += 1
-        block.values += 1
         blocks.append(block)
         targets.append(block.array(shape, fake.dtype, strides))
         island.parts.append(Island(why))
@@ -212,7 +211,6 @@ def _copied_whole(plan: TablePlan, array: AnyArray) -> AnyArray:
     low, high = span_of(array)
     block = plan.memory.take(high - low)
     block.uses += 1
-    block.values += 1
     plan.release_after(block)
     offset = block.offset + address_of(array) - low
     copy = np.ndarray(array.shape, array.dtype, block.chunk, offset, array.strides)

@@ -247,6 +247,16 @@ def splat(kind: str, value: str, lanes: int) -> str:
     return "<" + ", ".join([f"{kind} {value}"] * lanes) + ">"
 
 
+def in_each_lane(code: MachineFunction, kind: str, value: str, lanes: int) -> str:
+    """Return a value that is the same for some items at once."""
+    if lanes == 1:
+        return value
+    items = vector(kind, lanes)
+    first = code.let(f"insertelement {items} poison, {kind} {value}, i64 0")
+    mask = f"<{lanes} x i32> zeroinitializer"
+    return code.let(f"shufflevector {items} {first}, {items} poison, {mask}")
+
+
 # ---- building ----
 
 

@@ -31,18 +31,18 @@ class Block:
         A multiple of 64.
     uses : int
         Values that lie in it and are still to be read.
-    values : int
-        How many values have lain in it.
+    largest : int, bytes
+        The size of the largest value that has lain in it.
     """
 
-    __slots__ = ("chunk", "offset", "size", "uses", "values")
+    __slots__ = ("chunk", "largest", "offset", "size", "uses")
 
     def __init__(self, chunk: np.ndarray[Any, Any], offset: int, size: int) -> None:
         self.chunk: np.ndarray[Any, Any] = chunk
         self.offset: int = offset
         self.size: int = size
         self.uses: int = 0
-        self.values: int = 0
+        self.largest: int = 0
 
     def array(
         self,
@@ -76,20 +76,22 @@ class MemoryPlan:
         """Return a block that is free, or a new one."""
         size = max(-(-nbytes // _ALIGNED) * _ALIGNED, _ALIGNED)
         free = self._free.get(size)
-        if free:
-            return free.pop()
-        return self.new(size)
+        block = free.pop() if free else self.new(size)
+        block.largest = max(block.largest, nbytes)
+        return block
 
     def new(self, nbytes: int) -> Block:
         """Return a block that was never used."""
         size = max(-(-nbytes // _ALIGNED) * _ALIGNED, _ALIGNED)
         self.nbytes += size
         if size > _SMALL:
-            return Block(self._new_chunk(size), 0, size)
-        if self._end + size > len(self._chunk):
-            self._chunk, self._end = self._new_chunk(_CHUNK), 0
-        block = Block(self._chunk, self._end, size)
-        self._end += size
+            block = Block(self._new_chunk(size), 0, size)
+        else:
+            if self._end + size > len(self._chunk):
+                self._chunk, self._end = self._new_chunk(_CHUNK), 0
+            block = Block(self._chunk, self._end, size)
+            self._end += size
+        block.largest = nbytes
         return block
 
     def _new_chunk(self, size: int) -> np.ndarray[Any, Any]:

@@ -51,7 +51,7 @@ from customop.config import config
 from customop.core.table import RuleTable, changing, finalized
 from customop.forks import free_after_fork
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, PLACEHOLDER, Node
+from customop.graph.node import CALL, OUTPUT, PLACEHOLDER, Node
 from customop.graph.replay import is_plain
 
 # The code of the fallback where a program runs already in a thread that let the GIL go.
@@ -65,6 +65,8 @@ _RULES: Final = {
     **RULES_OF_WRITES,
     "island": arrange_island,
 }
+# Of the memory for an argument that nothing reads.
+_UNREAD: Final = np.dtype(np.uint8)
 # Numbers of Python as arguments.
 _NUMBERS: Final = {float: np.dtype("f8"), int: np.dtype("i8"), bool: np.dtype("?")}
 # What plans hold between calls; a single one may hold more.
@@ -369,8 +371,13 @@ class GraphProgram:
         table = program.table()
         placeholders = [n for n in module.graph.nodes if n.op == PLACEHOLDER]
         written = written_inputs(module.graph.nodes)
+        read = {
+            n for node in module.graph.nodes if node.op != OUTPUT for n in node.inputs
+        }
         pairs = [
             self._stand_in(leaf, node, is_written=node in written)
+            if isinstance(node.val, FakeArray) or type(leaf) in _NUMBERS or node in read
+            else ("unread", self._memory.new(1).array((), _UNREAD))
             for leaf, node in zip(leaves, placeholders, strict=True)
         ]
         arrays = [array for _, array in pairs]
@@ -384,8 +391,10 @@ class GraphProgram:
         plan.scalars.update(scalars)
         plan.written = written
         inputs = [
-            self._input(kind, array, is_written=node in written)
-            for node, (kind, array) in zip(placeholders, pairs, strict=True)
+            self._input(kind, array, type(leaf), is_written=node in written)
+            for node, leaf, (kind, array) in zip(
+                placeholders, leaves, pairs, strict=True
+            )
         ]
         plan.far_inputs += [(i.low, i.high) for i in inputs if not i.is_copied]
         plan.make()
@@ -450,7 +459,9 @@ class GraphProgram:
             leaf.shape, leaf.dtype, block.chunk, offset, leaf.strides
         )
 
-    def _input(self, kind: str, array: AnyArray, *, is_written: bool) -> DoorInput:
+    def _input(
+        self, kind: str, array: AnyArray, cls: type, *, is_written: bool
+    ) -> DoorInput:
         low, high = span_of(array)
         start = address_of(array)
         is_dense = low == start and high - low == array.nbytes
@@ -464,6 +475,7 @@ class GraphProgram:
             high,
             is_copied=is_dense and array.nbytes <= COPIED and not is_written,
             is_written=is_written,
+            unread_class=cls if kind == "unread" else None,
         )
 
     def explain(self) -> list[NodeGroup]:

@@ -18,6 +18,7 @@ from customop.compiling.native_backend.driver import LEFT, LOOP_PARAMETERS
 from customop.compiling.native_backend.machine_code import (
     MachineFunction,
     build,
+    in_each_lane,
     splat,
     vector,
 )
@@ -509,26 +510,61 @@ def add_at_loop(dtype: np.dtype[Any], axes: int) -> InnerLoop | None:
 def _rows(
     name: str, axes: int, body: Callable[[MachineFunction, str, str, str], None]
 ) -> int:
-    """Return the address of a loop over rows of a table, chosen by numbers."""
+    """Return the address of a loop over rows of a table, chosen by numbers.
+
+    The places of some rows are computed at once where the numbers are contiguous.
+    """
     code = MachineFunction(name, LOOP_PARAMETERS)
     numbers = [code.word("%data", j, "ptr") for j in range(axes)]
     table, given = (code.word("%data", axes + j, "ptr") for j in range(2))
     strides = [code.word("%strides", j) for j in range(axes)]
     given_step = code.word("%strides", axes + 1)
     count, *pairs, nbytes = (code.word("%dims", j) for j in range(2 + 2 * axes))
-    with code.each(count) as i:
-        offset, bad = "0", "false"
+
+    def places(first: str, lanes: int) -> tuple[str, str]:
+        """Return how far rows are from the first one, and bits for those that are none."""
+        items, bits = vector("i64", lanes), vector("i1", lanes)
+        zero = splat("i64", "0", lanes)
+        offset, bad = zero, splat("i1", "false", lanes)
         for j, (place, stride) in enumerate(zip(numbers, strides, strict=True)):
-            length, step = pairs[2 * j : 2 * j + 2]
-            number = code.load("i64", code.moved(place, code.mul(stride, i)))
-            negative = code.test("slt", number, 0)
-            number = code.add(number, code.choose(negative, "i64", length, 0))
-            outside = code.test("uge", number, length)
-            bad = code.let(f"or i1 {bad}, {outside}")
-            offset = code.add(offset, code.mul(number, step))
+            length, step = (
+                in_each_lane(code, "i64", word, lanes)
+                for word in pairs[2 * j : 2 * j + 2]
+            )
+            at = code.moved(place, code.mul(stride, first))
+            number = code.load(items, at, ", align 8")
+            negative = code.test("slt", number, zero, items)
+            more = code.let(
+                f"select {bits} {negative}, {items} {length}, {items} {zero}"
+            )
+            number = code.let(f"add {items} {number}, {more}")
+            outside = code.test("uge", number, length, items)
+            bad = code.let(f"or {bits} {bad}, {outside}")
+            far = code.let(f"mul {items} {number}, {step}")
+            offset = code.let(f"add {items} {offset}, {far}")
+        return offset, bad
+
+    groups = code.let(f"udiv i64 {count}, {_LANES}")
+    for stride in strides:
+        fits = code.test("eq", stride, 8)
+        groups = code.choose(fits, "i64", groups, 0)
+    with code.each(groups) as group:
+        first = code.mul(group, _LANES)
+        offsets, bad = places(first, _LANES)
+        some = f"<{_LANES} x i1> {bad}"
+        with code.when(code.let(f"call i1 @llvm.vector.reduce.or.v{_LANES}i1({some})")):
+            code.give("i32", LEFT)
+        for lane in range(_LANES):
+            offset = code.let(f"extractelement <{_LANES} x i64> {offsets}, i64 {lane}")
+            own = code.moved(given, code.mul(given_step, code.add(first, lane)))
+            body(code, code.moved(table, offset), own, nbytes)
+    done = code.mul(groups, _LANES)
+    with code.each(code.sub(count, done)) as i:
+        number = code.add(done, i)
+        offset, bad = places(number, 1)
         with code.when(bad):
             code.give("i32", LEFT)
-        row, own = code.moved(table, offset), code.moved(given, code.mul(given_step, i))
-        body(code, row, own, nbytes)
+        own = code.moved(given, code.mul(given_step, number))
+        body(code, code.moved(table, offset), own, nbytes)
     code.give("i32", 0)
-    return build([code])[name]
+    return build([code], further=_DECLARED)[name]

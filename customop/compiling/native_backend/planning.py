@@ -539,7 +539,6 @@ class TablePlan:
         for length in shape:
             nbytes *= length
         block = self.memory.take(nbytes)
-        block.values += 1
         return block.array(shape, dtype, strides), block
 
     def temporary(
@@ -605,9 +604,9 @@ class TablePlan:
         return end is None or end > row + 1
 
     def owns(self, node: Node) -> bool:
-        """Return whether the memory of a value was never that of another one."""
-        block = self.blocks.get(node)
-        return isinstance(block, Block) and block.values == 1
+        """Return whether all that has lain in the memory of a value lay within the value."""
+        block, nbytes = self.blocks.get(node), self.arrays[node].nbytes
+        return isinstance(block, Block) and block.largest <= nbytes
 
     def touches(self, low: int, high: int) -> bool:
         """Return whether Python uses some memory, which therefore stays where it is."""
@@ -745,7 +744,7 @@ class TablePlan:
         Returns
         -------
         int or None
-            The row, if it goes over all items in one step.
+            The row, if there are items.
         """
         out = operands[-1]
         if not out.size:
@@ -771,8 +770,9 @@ class TablePlan:
             return self.loop(loop, [*given, out])
         inner, *outer = axes
         self._emitted = [inner.length], [*inner.strides], outer
-        row = self.table.emit(loop, [address_of(x) for x in operands], *self._emitted)
-        return None if outer else row
+        places = [address_of(x) for x in operands]
+        number: int = self.table.emit(loop, places, *self._emitted)
+        return number
 
     def _forward(self, x: AnyArray, out: AnyArray) -> AnyArray:
         """Return an operand without negative strides."""

@@ -374,14 +374,22 @@ class Table:
         """Write down the pointers of other tables that move in the steps of a loop."""
         for cell, points in self._points:
             start = len(self.cells)
-            for table, address, extent, base, step in points:
-                for place in table.pointers_within(address, address + extent):
-                    self._links.append((len(self.cells), _Cell(table, place)))
-                    self._add(0)
-                    self._add_pointer(base + table.cells[place] - address)
-                    self._add(step)
+            for outermost, address, extent, base, step in points:
+                for table in outermost.with_bodies():
+                    for place in table.pointers_within(address, address + extent):
+                        self._links.append((len(self.cells), _Cell(table, place)))
+                        self._add(0)
+                        self._add_pointer(base + table.cells[place] - address)
+                        self._add(step)
             self.cells[cell] = (len(self.cells) - start) // 3
             self._links.append((cell + 1, start))
+
+    def with_bodies(self) -> list[Table]:
+        """Return the table and all that run in it."""
+        return [
+            self,
+            *[table for body, _ in self._bodies for table in body.with_bodies()],
+        ]
 
     def pointers_within(self, low: int, high: int) -> list[int]:
         """Return the places of cells that point into some memory."""
@@ -509,7 +517,7 @@ class NativeProgram:
         """Lay out all tables. Nothing may be added to them any more."""
         if self._sorted is not None:
             return
-        for table in self.tables:
+        for table in self.tables[::-1]:  # those that run in others come later
             table.lay_points()
         for table in self.tables:
             table.lay()

@@ -85,7 +85,6 @@ def laid_out(plan: TablePlan, node: Node, x: AnyArray, strides: Sequence[int]) -
         raise WholeGraph("an array without items, or one that goes backward")
     last = sum((n - 1) * step for n, step in zip(x.shape, strides, strict=True))
     block = plan.memory.take(last + x.itemsize)
-    block.values += 1
     found = block.array(x.shape, x.dtype, tuple(strides))
     plan.arrays[node] = found
     plan.hold(node, block)

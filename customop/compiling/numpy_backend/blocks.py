@@ -29,7 +29,6 @@ from customop.compiling.numpy_backend.run_plans import (
     packed_order,
     strides_of,
 )
-from customop.compiling.team import team
 from customop.core.codegen import generate
 from customop.graph.node import Node
 
@@ -138,18 +137,16 @@ def _report(node: Node, text: str, mode: str) -> None:
 
 _MOST_PLANS: Final = 64
 
-# Name of a ufunc -> about how many sums of arrays take its time.
-_SLOW: Final = dict.fromkeys(
+# Ufuncs that take several times the time of a sum while their operands are in cache.
+_SLOW: Final = frozenset(
     (
         *("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log"),
         *("log2", "log10", "log1p", "cbrt", "arcsin", "arccos", "arctan", "arcsinh"),
         *("arccosh", "arctanh", "hypot", "arctan2", "power", "float_power"),
         *("logaddexp", "logaddexp2"),
-    ),
-    8,
+        *("divide", "sqrt", "reciprocal", "floor_divide", "remainder"),
+    )
 )
-# Others that take several times the time of a sum while their operands are in cache.
-_LONG: Final = frozenset(("divide", "sqrt", "reciprocal", "floor_divide", "remainder"))
 
 
 class BlockRun:
@@ -173,7 +170,6 @@ class BlockRun:
         self.first: Callable[[list[Any]], Sequence[Any]] | None = None
         self._body: BlockBody = BlockBody(run)
         self._reusing: BlockBody = BlockBody(run, reuses_results=True)
-        self._work: int = sum(_SLOW.get(m.target.name, 1) for m in run.members)
         # Results are written to memory at the last call, or at the first one if they are
         # scratch: the slower one hides it better. (sqrt(x * x + y * y) takes 8 % more time
         # with its result as scratch, a chain of sums and products 5 % less.)
@@ -228,23 +224,18 @@ class BlockRun:
     # ---- plans ----
 
     def _plan_for(self, values: Sequence[Any]) -> Plan | None:
-        threads = team.size
-        key = (
-            threads,
-            *[
-                (v.shape, v.strides) if type(v) is np.ndarray else type(v)
-                for v in values
-            ],
+        key = tuple(
+            [(v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in values]
         )
         try:
             return self._plans[key]
         except KeyError:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = self._plan(values, threads)
+            plan = self._plans[key] = self._plan(values)
             return plan
 
-    def _plan(self, values: Sequence[Any], threads: int) -> Plan | None:
+    def _plan(self, values: Sequence[Any]) -> Plan | None:
         """Return how to go over such operands; None to run the calls one by one."""
         arrays = [v for v in values if type(v) is np.ndarray and v.ndim]
         if not arrays or any(type(v) in (int, float) for v in values):
@@ -273,12 +264,11 @@ class BlockRun:
         ]
         widest: int = max(m.val.dtype.itemsize for m in self.run.members)
         count = len(arrays) + len(self._body.results)
-        for n in (max(min(threads, size * self._work // limits.share), 1), 1):
-            body, usual, most = self._blocks(size, widest, count, n)
-            cuts = cuts_of(lengths, usual, most)
-            if cuts is not None:
-                return Plan(shape, order, of_values, folds[-1], cuts, body, n)
-        return None
+        body, usual, most = self._blocks(size, widest, count)
+        cuts = cuts_of(lengths, usual, most)
+        if cuts is None:
+            return None
+        return Plan(shape, order, of_values, folds[-1], cuts, body)
 
     def _orders(
         self, values: Sequence[Any], shape: tuple[int, ...]
@@ -309,16 +299,9 @@ class BlockRun:
             is_whole = type(v) is np.ndarray and v.shape == shape
             yield packed_order(shape, v.strides, v.itemsize) if is_whole else None
 
-    def _blocks(
-        self, size: int, widest: int, count: int, threads: int
-    ) -> tuple[BlockBody, int, int]:
+    def _blocks(self, size: int, widest: int, count: int) -> tuple[BlockBody, int, int]:
         """Return the body, how many elements a block has, and how many it may have."""
         body = self._reusing
-        if threads > 1:
-            share = limits.together_shared // (count + len(body.scratch))
-            usual = max(min(share, limits.most_shared), limits.least) // widest
-            usual = min(usual, max(size // (4 * threads), limits.multiple))
-            return body, usual, max(limits.together_shared // widest, usual)
         is_alone = not body.scratch and size * widest * count <= limits.alone
         if is_alone or size * widest <= limits.whole:
             return body, size, size  # what is written stays in cache
@@ -356,7 +339,7 @@ class BlockRun:
 
 
 def _is_slow(member: Node) -> bool:
-    return member.target.name in _SLOW or member.target.name in _LONG
+    return member.target.name in _SLOW
 
 
 def _held_by_run() -> int:

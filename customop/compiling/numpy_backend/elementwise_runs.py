@@ -51,14 +51,6 @@ class Limits:
         Bytes of a line of the cache. A register that crosses two of them takes longer.
     together : int
         Bytes of all arrays in a block, about half of the cache.
-    share : int
-        What a thread should do at least: the elements of all calls of a run. To wake one
-        takes about 50 us.
-    share_of_one : int
-        The same, of the elements of one call, which are read and written in memory.
-    most_shared, together_shared : int
-        Bytes of an array, and of all arrays, in a block where several threads run: only
-        one of them can begin a call of NumPy at a time, so these must take some 10 us.
     multiple : int
         Blocks have a multiple of so many elements: whole registers of the processor.
     """
@@ -73,10 +65,6 @@ class Limits:
         self.most: int = 3 << 16
         self.least: int = 1 << 14
         self.together: int = 1 << 20
-        self.share: int = 1 << 21
-        self.share_of_one: int = 1 << 18
-        self.most_shared: int = 1 << 20
-        self.together_shared: int = 1 << 21
         self.multiple: int = 64
         self.line: int = 64
 

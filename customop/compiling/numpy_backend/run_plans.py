@@ -1,4 +1,4 @@
-"""How a run goes over arrays: its body, layout in memory, blocks and threads.
+"""How a run goes over arrays: its body, layout in memory and blocks.
 
 Each value has a place: a block of a result, or a scratch array, which later values take
 over when it is not needed any more.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from customop.compiling.numpy_backend.elementwise_runs import (
     is_reusable,
     limits,
 )
-from customop.compiling.team import team
 from customop.graph.node import Node, nodes_in
 
 # ---- the body of a run: what is done for one block, written into scratch arrays ----
@@ -473,7 +471,7 @@ def _steps(length: int, step: int, unit: int, inner: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([*starts, length])]
 
 
-# ---- how a run goes over arrays: its blocks, and the threads that take them ----
+# ---- how a run goes over arrays: its blocks ----
 
 
 class Plan:
@@ -491,12 +489,10 @@ class Plan:
     body : BlockBody
     is_whole : bool
         Whether there is one block.
-    threads : int
-        How many may go over the blocks.
     """
 
     __slots__ = (
-        "_shares",
+        "_cuts_from",
         "body",
         "cuts",
         "folds",
@@ -504,7 +500,6 @@ class Plan:
         "order",
         "out",
         "shape",
-        "threads",
     )
 
     def __init__(
@@ -515,7 +510,6 @@ class Plan:
         out: Fold,
         cuts: list[Cuts],
         body: BlockBody,
-        threads: int,
     ) -> None:
         self.shape: tuple[int, ...] = shape
         self.order: tuple[int, ...] = order
@@ -523,11 +517,8 @@ class Plan:
         self.out: Fold = out
         self.cuts: list[Cuts] = cuts
         self.body: BlockBody = body
-        shares = _shares(cuts, threads)
-        self.threads: int = min(threads, len(shares))
-        # First element at a line of the cache -> the ends, and what one thread takes at
-        # a time.
-        self._shares: dict[int, tuple[list[Cuts], list[Cuts]]] = {0: ([], shares)}
+        # First element at a line of the cache -> the blocks, those at the ends first.
+        self._cuts_from: dict[int, list[Cuts]] = {0: cuts}
         self.is_whole: bool = len(cuts) == 1 and len(cuts[0].keys) == 1
 
     def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -574,27 +565,22 @@ class Plan:
             function(*views, *[np.empty(shape, dtype) for dtype in dtypes])
             return
         first = _first_at_line(outs[0]) if are_new and outs else 0
-        ends, shares = self._shares_from(first)
-        most = max(math.prod(cuts.shape) for cuts in (*ends, *shares))
+        cuts = self._blocks_from(first)
+        most = max(math.prod(some.shape) for some in cuts)
+        scratch = [_empty_at_line(most, dtype) for dtype in dtypes]
+        for some in cuts:
+            _go_over(function, views, scratch, some)
 
-        def begin() -> Any:
-            scratch = [_empty_at_line(most, dtype) for dtype in dtypes]
-            return partial(_go_over, function, views, scratch)
-
-        if ends:  # alone: they overlap the others, which other threads may compute
-            team.run_over(ends, begin, 1)
-        team.run_over(shares, begin, self.threads)
-
-    def _shares_from(self, first: int) -> tuple[list[Cuts], list[Cuts]]:
-        """Return the ends of blocks, and what one thread takes at a time."""
+    def _blocks_from(self, first: int) -> list[Cuts]:
+        """Return the blocks; the ends come first, for they overlap the others."""
         if len(self.cuts[0].shape) > 1:
             first = 0
-        found = self._shares.get(first)
+        found = self._cuts_from.get(first)
         if found is None:
             length, usual = math.prod(self.shape), math.prod(self.cuts[0].shape)
             ends, cuts = cuts_from(first, length, usual)
-            shares = _shares(cuts, self.threads)
-            found = self._shares[first] = (ends, shares) if ends else self._shares[0]
+            found = [*ends, *cuts] if ends else self.cuts
+            self._cuts_from[first] = found
         return found
 
 
@@ -628,18 +614,6 @@ def _go_over(
     columns = [_blocks(v, cuts) for v in views]
     blocks = zip(*columns, *map(repeat, own), strict=False)
     deque((function(*b) for b in blocks), maxlen=0)
-
-
-def _shares(cuts: list[Cuts], threads: int) -> list[Cuts]:
-    """Group blocks so that each thread takes several, and all end at one time."""
-    if threads == 1:
-        return cuts
-    steps = [-(-len(some.keys) // (4 * threads)) for some in cuts]
-    return [
-        Cuts(some.shape, some.keys[i : i + step])
-        for some, step in zip(cuts, steps, strict=True)
-        for i in range(0, len(some.keys), step)
-    ]
 
 
 def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:

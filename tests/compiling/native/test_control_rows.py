@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.native_backend import blocked_rows
 from customop.compiling.native_backend.native_code import build
 from tests.compiling.native.random_programs import difference
 
@@ -113,3 +114,37 @@ def test_an_error_in_a_step_is_numpys() -> None:
     with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide"):
         f(np.where(np.arange(5)[:, None] == 3, 0.0, good))
     assert np.array_equal(f(good), expected)
+
+
+# ---- rows that a step goes over in blocks ----
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_over_rows_in_blocks(
+    threads: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables within the table of a step go to the row of each step, and so do threads."""
+    monkeypatch.setattr(co.config, "_compile_threads", threads)
+    monkeypatch.setattr(blocked_rows, "_SHARED", 1 << 15)
+
+    def f(carry: Any, xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            y = np.sin(x) * x[0] + x * x - np.exp(-x * x)
+            c = c * 0.5 + y
+            return c, np.tanh(y) * c
+
+        return co.scan(step, carry, xs, reverse=reverse)
+
+    def total(xs: Any) -> Any:
+        return np.sum(f(start, xs)[1])
+
+    xs, start = np.random.default_rng(0).normal(size=(3, 40_001)), np.zeros(40_001)
+    compiled = co.compile(f, backend="native")
+    for given in (xs, xs + 1.0):
+        for found, wanted in zip(compiled(start, given), f(start, given), strict=True):
+            assert found.tobytes() == wanted.tobytes()
+    assert "table of" in str(compiled.explain())
+    slope = co.grad(total)
+    found, wanted = co.compile(slope, backend="native")(xs), co.make_fx(slope)(xs)(xs)
+    assert found.tobytes() == wanted.tobytes()

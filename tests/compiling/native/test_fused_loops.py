@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.native_backend import fused_loops
 from customop.compiling.native_backend.door import (
     FLAGGED,
     DoorInput,
@@ -262,3 +263,52 @@ def test_shifted_memory_is_not_joined() -> None:
             rows.emit("square", room[source : source + 8], room[target : target + 8])
         assert fuse(rows.table, lambda node, row: True) == 0
         assert len(rows.table.rows) == 2
+
+
+# ---- short lines ----
+
+LINES = [
+    ((5, 1), (1, 16)),
+    ((16, 4), (16, 1)),
+    ((7, 3, 9), (7, 1, 9)),
+    ((2, 3, 1, 8), (3, 4, 1)),
+    ((6, 1, 5), (1, 4, 5)),
+    ((3, 256), (3, 1)),
+    ((3, 257), (3, 1)),
+    ((1, 4), (0, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum"])
+def test_arithmetic_over_short_lines(name: str, dtype: str) -> None:
+    """Lines that one row goes over have NumPy's bits, layout and warnings."""
+    ufunc, rng = getattr(np, name), np.random.default_rng(1)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-320, 3.0], dtype)
+    for shapes in LINES:
+        a, b = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+        pairs = [(a, b), (b, a), (a[::-1], b), (a, b.T.copy().T)]
+        chosen = [rng.choice(special, shape).astype(dtype) for shape in shapes]
+        compiled = co.compile(lambda x, y: ufunc(x, y), backend="native")
+        for x, y in (*pairs, (chosen[0], chosen[1])):
+            told = []
+            for fn in (ufunc, compiled):
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    found = fn(x, y)
+                text = sorted(str(w.message) for w in seen)
+                found[np.isnan(found)] = np.nan  # of one sign
+                told.append((found.tobytes(), found.strides, text))
+            assert told[0] == told[1]
+
+
+def test_which_rows_go_over_short_lines() -> None:
+    """Lines of one item, and long ones, are those of NumPy's own loop."""
+    made: list[bool] = []
+    for shapes in LINES:
+        before = fused_loops._nest_code.cache_info()
+        a, b = (np.ones(shape) for shape in shapes)
+        co.compile(lambda x, y: x * y, backend="native")(a, b)
+        after = fused_loops._nest_code.cache_info()
+        made.append(after.hits + after.misses > before.hits + before.misses)
+    assert made == [True, True, True, True, True, True, False, False]

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.native_backend import native_code
+from customop.compiling.native_backend.door import make_door
 from tests.compiling.programs import observe
 
 ROWS = np.arange(12.0).reshape(3, 4) + 1.0
@@ -352,3 +354,70 @@ def test_numbers_that_are_fixed_do_not_matter() -> None:
     assert "table of" in str(compiled.explain())
     assert compiled(x, 0.2, 3).tobytes() == (np.sin(x) * 0.2 + 3).tobytes()
     assert compiled(x, 0.1, 2**70).tobytes() == (np.sin(x) * 0.1 + 2.0**70).tobytes()
+
+
+# ---- memory of results ----
+
+
+def _through_blocks(x: Any) -> Any:
+    """Values of sizes that share blocks, a larger one before the result and after it."""
+    whole = np.sin(x)
+    part = np.cos(whole[1:]) * 2.0
+    other = np.exp(part[1:]) + whole[2:]
+    return np.tanh(other), np.sqrt(np.abs(part))
+
+
+@pytest.mark.parametrize("count", [513, 519, 520, 521, 4096])
+def test_results_in_memory_that_had_other_values(count: int) -> None:
+    """A table writes results to the arrays of the call, whatever lay there before."""
+    compiled = co.compile(_through_blocks, backend="native")
+    given = [np.random.default_rng(seed).normal(size=count) for seed in range(3)]
+    found = [compiled(x) for x in given]
+    for x, results in zip(given, found, strict=True):
+        for result, wanted in zip(results, _through_blocks(x), strict=True):
+            assert result.tobytes() == wanted.tobytes()
+
+
+def test_large_results_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block for several values is the new array of a call, if none of them is larger."""
+    copied = []
+
+    def noting(*given: Any, **more: Any) -> Any:
+        copied.append([result.is_copied for result in given[3]])
+        return make_door(*given, **more)
+
+    monkeypatch.setattr(native_code, "make_door", noting)
+    x = np.linspace(0.0, 1.0, 1000)
+    co.compile(lambda x: np.tanh(np.cos(np.sin(x)) + x), backend="native")(x)
+    # A value of 8,000 bytes before one of 7,984, in a block of 8,000.
+    co.compile(lambda x: np.tanh(np.cos(np.sin(x))[2:] + x[2:]), backend="native")(x)
+    assert copied == [[False], [True]]
+
+
+# ---- arguments that the graph does not read ----
+
+
+@pytest.mark.parametrize(
+    "mode", ["sum", b"a", None, np, np.float32, np.dtype("f8"), ("a", 1)], ids=repr
+)
+def test_arguments_that_no_call_reads(mode: Any) -> None:
+    """A function with a text, a module or a class among its arguments is a table."""
+
+    def f(x: Any, mode: Any) -> Any:
+        return (np.sum(x), mode) if mode == "sum" else (np.exp(x), mode)
+
+    compiled = co.compile(f, backend="native")
+    for x in (np.arange(3.0), np.arange(3.0) + 1.0):
+        (found, own), (wanted, _) = compiled(x, mode), f(x, mode)
+        np.testing.assert_array_equal(found, wanted)
+        assert own == mode
+    assert "NumPy code" not in str(compiled.explain())
+
+
+def test_an_argument_of_another_class_that_no_call_reads() -> None:
+    """The code of a graph, called with it, makes another plan."""
+    module = co.make_fx(lambda x, mode: x + 1.0)(np.ones(2), "a")
+    run: Any = native_code.build(module)
+    for mode in ("a", "b", None, np, "a"):
+        assert run(np.arange(2.0), mode)[0].tolist() == [1.0, 2.0]
+    assert len(run.explain()) == 3

@@ -6,6 +6,8 @@ import ctypes
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -186,3 +188,40 @@ def test_the_record_of_functions_lives() -> None:
     door._method.cache_clear()
     gc.collect()
     assert record() is not None
+
+
+# ---- processes ----
+
+# In a process without libraries that warn of a fork: Python warns of other threads.
+_FORK = """
+import os, sys
+import numpy as np
+import customop as co
+co.config.compile_threads = 3
+x = np.ones(3_000_000)
+f = co.compile(lambda x: (x * 2.0 + 1.0) * x - x, backend="native")
+def show():
+    # In one piece, since two processes write.
+    sys.stdout.write(f"{f(x)[-1]}\\n")
+    sys.stdout.flush()
+show()
+child = os.fork()
+show()
+if not child:
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_runs_the_tables_of_its_parent() -> None:
+    """Threads of the parent are not waited for, and nothing warns of them."""
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _FORK],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (found.stderr, found.returncode) == ("", 0)
+    assert found.stdout.split() == ["2.0"] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,8 +156,8 @@ def test_rows_by_number(axes: int, dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(axes)
     lead, tail = (3, 5, 2)[:axes], (3,)
     table = samples(dtype, int(np.prod(lead + tail)), 1).reshape(lead + tail)
-    for count in (0, 1, 7, 64):
-        numbers = [in_steps(rng.integers(-n, n, count), 2) for n in lead]
+    for count, apart in itertools.product((0, 1, 7, 64, 67), (1, 2)):
+        numbers = [in_steps(rng.integers(-n, n, count), apart) for n in lead]
         rows = samples(dtype, count * 3, 2).reshape(count, 3)
         nbytes = 3 * dtype.itemsize
         dims = [count]
@@ -185,11 +186,19 @@ def test_rows_by_number(axes: int, dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("number", [3, -4, 2**63 - 1, -(2**63)])
 def test_rows_out_of_bounds(number: int) -> None:
     """A number that is out of bounds is left to NumPy, and the memory there is not read."""
-    table, found = np.arange(6.0).reshape(3, 2), np.zeros((2, 2))
-    numbers = np.array([1, number])
-    dims, steps = [2, 3, 16, 16], [8, 0, 16]
-    for loop in (take_loop(1, 16), put_loop(1, 16), add_at_loop(table.dtype, 1)):
+    table, found = np.arange(6.0).reshape(3, 2), np.zeros((19, 2))
+    numbers = np.ones(19, int)
+    dims, steps = [19, 3, 16, 16], [8, 0, 16]
+    loops = take_loop(1, 16), put_loop(1, 16), add_at_loop(table.dtype, 1)
+    for loop, place in itertools.product(loops, (0, 7, 12, 18)):
+        numbers[:] = 1
+        assert run(loop, [numbers, table.copy(), found], dims, steps) == 0
+        numbers[place] = number
         assert run(loop, [numbers, table.copy(), found], dims, steps) == 1
+    zeros, single = np.zeros(19, int), np.zeros(19)
+    dims, steps = [19, 3, 16, 2, 8, 8], [8, 8, 0, 8]
+    for pair in ([numbers, zeros], [zeros, numbers]):
+        assert run(take_loop(2, 8), [*pair, table, single], dims, steps) == 1
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
