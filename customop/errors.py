@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import (
     CodeType,
@@ -318,9 +318,9 @@ def check_flag(name: str, value: object) -> None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Write `` (did you mean 'near'?)``, or nothing if no known name is near."""
-    names = list(known)
-    if len(names) > _MANY:
-        names = _likely(name, names)
+    # A dict of many names is not walked.
+    given = known if isinstance(known, dict) else dict.fromkeys(known)
+    names = _likely(name, given) if len(given) > _MANY else [*given]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
     # A longer word for the same: grad for gradient.
     near = near or [k for k in names if len(k) > 3 and name.startswith(k)]
@@ -332,7 +332,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 _MANY = 1000
 
 
-def _likely(name: str, names: Sequence[str]) -> list[str]:
+def _likely(name: str, names: dict[str, Any]) -> list[str]:
     """Return the names one edit away; else the start of `name`, or some as long as it."""
     letters = "abcdefghijklmnopqrstuvwxyz_0123456789"
     places = [(name[:i], name[i:]) for i in range(len(name) + 1)]
@@ -341,7 +341,8 @@ def _likely(name: str, names: Sequence[str]) -> list[str]:
     edits |= {
         f"{a}{c}{b[skip:]}" for a, b in places for c in letters for skip in (0, 1)
     }
-    found = edits.intersection(names) or {a for a, _ in places}.intersection(names)
+    starts = [a for a, _ in places]
+    found = [k for k in edits if k in names] or [k for k in starts if k in names]
     if found:
         return sorted(found, key=lambda k: (-len(k), k))
     length = len(name)

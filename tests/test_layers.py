@@ -128,6 +128,7 @@ LAZY_CIRCLES = {
         "transforms.functions.custom",
         "transforms.functions.function_calls",
         "transforms.functions.function_operators",
+        "transforms.functions.given",
     ): "only captured programs need operators of functions",
 }
 

@@ -49,6 +49,7 @@ from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.redefine import contents
 from customop.core.registry import (
+    PICKLERS,
     AbsentOperator,
     Declared,
     adopt,
@@ -116,12 +117,14 @@ class Recipe(NamedTuple):
         except CustomOpError:
             raise
         except Exception as error:
+            name = self.module.rpartition(".")[2]
             raise MissingRuleError(
                 f"{self.qualname} is defined in the module '{self.module}', which cannot"
                 f" be imported here: {type(error).__name__}: {error}",
                 *_here(),
                 do="install the module on every worker, or send it:"
-                f' client.upload_file("{self.module.rpartition(".")[2]}.py")',
+                f' client.upload_file("{name}.py") of dask, or'
+                f' ray.init(runtime_env={{"py_modules": [{name}]}})',
                 op=self.qualname,
             ) from error
         if isinstance(found, AbsentOperator):
@@ -266,7 +269,7 @@ def token_of(op: Operator[..., Any]) -> str:
     """Return a text that changes with the kernels and rules of an operator."""
     given = b""
     with _bodies.open(), suppress(Exception):
-        given = importlib.import_module("cloudpickle").dumps(_inline(op)[1:3])
+        given = _cloudpickle().dumps(_inline(op)[1:3])
     return _digest(f"{recipe_of(op).token} {given!r}")
 
 
@@ -298,10 +301,15 @@ def _reduce_sent(sent: _Sent) -> tuple[Any, ...]:
     return Recipe, tuple(recipe_of(sent.op))
 
 
-@functools.cache
 def _teach_cloudpickle() -> None:
-    cloudpickle: Any = importlib.import_module("cloudpickle")
-    cloudpickle.CloudPickler.dispatch_table[_Sent] = _reduce_sent
+    for pickler in filter(None, map(sys.modules.get, PICKLERS)):
+        classes: Any = pickler
+        classes.CloudPickler.dispatch_table[_Sent] = _reduce_sent
+
+
+def _cloudpickle() -> Any:
+    found = [name for name in PICKLERS if name in sys.modules]
+    return importlib.import_module((*found, *PICKLERS)[0])
 
 
 def find_or_receive(qualname: str, module: str, sent: Any) -> Any:
@@ -350,7 +358,7 @@ def _body(op: RuleTable) -> tuple[bytes, str]:
     """Return an operator as bytes; or no bytes, and why cloudpickle fails."""
     try:
         with _bodies.open():
-            return importlib.import_module("cloudpickle").dumps(op), ""
+            return _cloudpickle().dumps(op), ""
     except Exception as error:  # noqa: BLE001  # whatever __reduce__ of an object raises
         return b"", f"it cannot be sent: {type(error).__name__}: {error}"
 

@@ -276,12 +276,16 @@ def new_operator(definition: Definition) -> Operator[..., Any]:
     return _Found(definition)
 
 
+# The pickler of dask and others, and Ray's copy of it.
+PICKLERS = ("cloudpickle", "ray.cloudpickle")
+
+
 def _reduce(op: Operator[..., Any]) -> tuple[Any, ...]:
     """Pickle an operator as its name and the module that defines it.
 
     cloudpickle gets more, so that the operator travels between machines.
     """
-    if "cloudpickle" in sys.modules:
+    if any(name in sys.modules for name in PICKLERS):
         found: tuple[Any, ...] = recipes.reduce_operator(op)
         return found
     return (find_operator, (op.qualname, op.definition.module))

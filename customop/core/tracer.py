@@ -19,6 +19,7 @@ from customop.arrays.kinds import (
     device_of,
     is_fake,
     is_traced,
+    kind_of,
 )
 from customop.arrays.nested import add_leaf_class, describe, flat, map_nested
 from customop.arrays.numpy_protocol import ArrayMethods
@@ -34,7 +35,12 @@ from customop.arrays.refusals import (
 )
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
-from customop.errors import ArgumentError, DataDependentError
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    caller_place,
+    warn_caller,
+)
 from customop.later import later
 
 corrections: ModuleType = later(import_module, "customop.arrays.corrections")
@@ -178,6 +184,9 @@ class Tracer(ArrayMethods):
     def __bool__(self) -> bool:
         if not self.is_concrete:
             raise self._lost("bool() of", "np.where(mask, a, b) in place of a branch")
+        kind = kind_of[type(self.below)]
+        if kind is not None and kind.is_lazy:
+            _warn_of_branch(kind.name)
         return bool(self.below)
 
     def _lost(self, asked: str, instead: str) -> DataDependentError:
@@ -250,6 +259,22 @@ class Tracer(ArrayMethods):
         if spec:
             raise self._lost(f"format({spec!r}) of", "print(x)")
         return repr(self)
+
+
+# Lines that branch on lazy arrays: each is warned of once. Python's own memory of warnings
+# does not last: to compute an array, dask changes the filters.
+_branches: set[str] = set()
+
+
+def _warn_of_branch(kind: str) -> None:
+    line = caller_place()
+    if line not in _branches:
+        _branches.add(line)
+        warn_caller(
+            f"a branch needs the value of an array of {kind}, which is computed now, while"
+            " a transform runs\n"
+            "  do: np.where(mask, a, b) in place of the branch, or compute it before"
+        )
 
 
 def _renewed(view: Tracer, name: str) -> Any:

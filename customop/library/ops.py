@@ -336,14 +336,9 @@ def _shown(value: Any) -> str:
 
 
 def unknown_operator(qualname: str, known: Iterable[str]) -> UnknownNameError:
-    """Build the error for a name that no operator of its namespace has.
-
-    Names in `known` may have the namespace too.
-    """
+    """Build the error for a name that no operator of its namespace has."""
     namespace, _, name = qualname.partition("::")
-    prefix = f"{namespace}::"
-    names = [other.removeprefix(prefix) for other in known]
-    return _unknown("operator", f"ops.{namespace}.{name}", name, names)
+    return _unknown("operator", f"ops.{namespace}.{name}", name, known)
 
 
 def unknown_overload(qualname: str, names: Iterable[str]) -> UnknownNameError:
@@ -354,11 +349,13 @@ def unknown_overload(qualname: str, names: Iterable[str]) -> UnknownNameError:
 
 def _unknown(what: str, path: str, name: str, known: Any) -> UnknownNameError:
     near = did_you_mean(name, known)
-    listed = quoted(sorted(known)[:8])
-    more = ", ..." if len(known) > 8 else ""
+    listed = []
+    if known and not near:
+        more = ", ..." if len(known) > 8 else ""
+        listed.append(f"there are {quoted(sorted(known)[:8])}{more}")
     return UnknownNameError(
         f"{path}: there is no such {what}{near}",
-        *([f"there are {listed}{more}"] if known and not near else []),
+        *listed,
         do="import the module that defines it first",
     )
 

@@ -133,7 +133,8 @@ class Program:
         if _SERIES.sub("", near[0]) == _SERIES.sub("", qualname):
             return None
         is_open = self._surveys.of(api.tree).mentions("Library", "import_module")
-        return None if is_open else error(qualname, mine)
+        names = [name.removeprefix(f"{namespace}::") for name in mine]
+        return None if is_open else error(qualname, names)
 
     def wrong_overload(self, api: TypeChecker, qualname: str) -> CustomOpError | None:
         """Return the error for a missing overload, if it is close to a known one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 from typing import Annotated, Any
 
 import numpy as np
@@ -93,6 +94,34 @@ def test_values_are_not_asked_for() -> None:
         return np.histogram(x, edges)[0], np.interp(0.3, x[:, 0], x[:, 1], period=2.0)
 
     assert_same(through(steps, lazy(MATRIX)), steps(MATRIX))
+
+
+def test_a_branch_is_warned_of_once() -> None:
+    """It computes an array while a transform builds tasks: the line is said once."""
+
+    def loss(x: Any) -> Any:
+        if np.any(x > 50.0):
+            return np.sum(x)
+        return np.sum(x * x)
+
+    x = da.arange(6.0, chunks=2)
+    with (
+        warnings.catch_warnings(record=True) as found,
+        dask.config.set(scheduler="sync"),
+    ):
+        warnings.simplefilter("always")
+        for _ in range(2):
+            slope = co.grad(loss)(x)
+            np.testing.assert_array_equal(computed(slope), 2 * np.arange(6.0))
+        loss(x)  # dask itself says nothing
+    [warning] = found
+    assert str(warning.message) == (
+        "a branch needs the value of an array of dask, which is computed now, while a"
+        " transform runs\n"
+        "  do: np.where(mask, a, b) in place of the branch, or compute it before"
+    )
+    first = loss.__code__.co_firstlineno
+    assert (warning.filename, warning.lineno) == (__file__, first + 1)
 
 
 def test_gradients_that_were_written_have_their_new_numbers() -> None:

@@ -22,7 +22,6 @@ from customop.errors import ArgumentError, GradientError, check_function
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import interpreter_for
 from customop.transforms.autograd.tape import GradTracer
-from customop.transforms.functions.custom import Given
 from customop.transforms.functions.function_calls import (
     Forward,
     FunctionCall,
@@ -31,6 +30,7 @@ from customop.transforms.functions.function_calls import (
     enter,
     moves,
 )
+from customop.transforms.functions.given import Given
 from customop.transforms.generators import KnownSources, restored, set_states, states_of
 from customop.transforms.jvp import jvp
 from customop.transforms.runs import Subject, subject_of

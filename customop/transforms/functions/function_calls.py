@@ -309,7 +309,7 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
         top = highest(None, inputs)
     if top is None:
         return fn.run(inputs)
-    if type(top) is GradInterpreter and _are_plain(top, inputs):
+    if type(top) is GradInterpreter and are_plain(top, inputs):
         # No other transform sees the call, so it needs no table of its own.
         return _recorded(fn, fn.table, top, (list(inputs),))  # type: ignore[no-any-return]  # arrays
     op = fn.table.of_call(fn, top)
@@ -324,7 +324,7 @@ def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
     return found
 
 
-def _are_plain(top: GradInterpreter, inputs: Arrays) -> bool:
+def are_plain(top: GradInterpreter, inputs: Arrays) -> bool:
     """Return whether all inputs are NumPy arrays, or these tracked by one gradient alone."""
     if observers or not top.alive or top.written_inputs or current_mode.get():
         return False
@@ -458,17 +458,26 @@ class FunctionNode(GradNode):
     @staticmethod
     def node_backward(node: FunctionNode, cotangents: Arrays) -> tuple[Any, ...]:
         """Return the gradients of the arrays."""
-        top = node.node_top
+        top, table = node.node_top, node.node_call.table
         try:
             found = node.node_call.backward(
                 node.saved_arrays, node.node_rest, cotangents
             )
         except LeakedTracerError as error:
-            if top.alive or f"a value of {top.describe()}," not in error.what:
-                raise
-            raise _not_closed(node.node_call.table, top) from error
-        check_closed(node.node_call.table, top, [g for g in found if g is not None])
+            explain_outlived(table, top, error)
+            raise
+        check_closed(table, top, [g for g in found if g is not None])
         return (list(found),)
+
+
+def explain_outlived(table: FunctionTable, top: Interpreter, error: Exception) -> None:
+    """Raise our error if a rule has used a value of `top` after `top` had ended."""
+    if (
+        isinstance(error, LeakedTracerError)
+        and not top.alive
+        and f"a value of {top.describe()}," in error.what
+    ):
+        raise _not_closed(table, top) from error
 
 
 def _plan(

@@ -447,3 +447,48 @@ def test_both_rules_in_a_graph_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(co.jacfwd(loaded)(Y), 10 * np.diag(Y), rtol=1e-12)
     rows = co.vmap(lambda x: co.jvp(loaded, (x,), (x,))[1])(ROWS)
     np.testing.assert_allclose(rows, 10 * ROWS * ROWS, rtol=1e-12)
+
+
+# What `fwd` saves -> how `bwd` reads the cosine.
+SAVED: dict[str, tuple[Any, Any]] = {
+    "an array": (lambda cos: cos, lambda rest: rest),
+    "a tuple": (lambda cos: (cos, cos), lambda rest: rest[1]),
+    "a dict": (lambda cos: {"cos": cos}, lambda rest: rest["cos"]),
+    "arrays beside others": (lambda cos: ("cos", cos), lambda rest: rest[1]),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_fwd_runs_once_whatever_it_saves(name: str) -> None:
+    """One tracked array beside a plain one, as a first or as a second argument."""
+    save, read = SAVED[name]
+    count = 0
+
+    def fwd(x: Any, y: Any) -> Any:
+        nonlocal count
+        count += 1
+        return np.sin(x + y), save(np.cos(x + y))
+
+    sine = co.custom_vjp(lambda x, y: np.sin(x + y))
+    sine.defvjp(fwd, lambda rest, g: (g * read(rest), g * read(rest)))
+    x, y = np.array([0.1, 0.2]), np.array([0.3, 0.5])
+    first = co.grad(lambda x: np.sum(sine(x, y)))(x)
+    second = co.grad(lambda y: np.sum(sine(x, y)))(y)
+    assert count == 2
+    np.testing.assert_array_equal(first, np.cos(x + y))
+    np.testing.assert_array_equal(second, np.cos(x + y))
+
+
+def test_a_result_that_is_an_array_from_outside_is_copied() -> None:
+    """`fwd` knows the array that the gradient is taken at, and returns it."""
+    x = np.array([1.0, 2.0])
+    same = co.custom_vjp(lambda _: x)
+    same.defvjp(lambda _: (x, None), lambda _, g: (3.0 * g,))
+
+    def loss(v: Any) -> Any:
+        y = same(v)
+        y += 1.0
+        return np.sum(y * y)
+
+    np.testing.assert_array_equal(co.grad(loss)(x), 6.0 * (x + 1.0))
+    np.testing.assert_array_equal(x, [1.0, 2.0])
