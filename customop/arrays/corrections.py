@@ -113,15 +113,16 @@ def _returned(fn: FunctionType) -> Any:
     """Return the node of the only expression that a function returns, or None."""
     code = fn.__code__
     tree = _tree("".join(linecache.getlines(code.co_filename, fn.__globals__)))
-    places = [(a, c, b, d) for a, b, c, d in code.co_positions() if c or d]
+    places: list[Any] = [(a, c, b, d) for a, b, c, d in code.co_positions() if c or d]
+    places = [place for place in places if None not in place]
     found: Any = None
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.Lambda):
-            if all(_holds(node.body, place) for place in places if None not in place):
+            if all(_holds(node.body, place) for place in places):
                 found = node
         elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            lines = [d.lineno for d in (node, *node.decorator_list)]
-            found = node if min(lines) == code.co_firstlineno else found
+            first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
+            found = node if first == code.co_firstlineno else found
     if isinstance(found, ast.Lambda):
         return found.body if code.co_name == "<lambda>" else None
     returns = [] if found is None else [*_returns(found.body)]
