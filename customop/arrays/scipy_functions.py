@@ -126,8 +126,8 @@ _stats = _of(later(import_module, "customop.scipy.stats"))
 
 _SOLVERS = (
     *("block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "det", "expm"),
-    *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_triangular"),
-    "toeplitz",
+    *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_banded"),
+    *("solve_sylvester", "solve_triangular", "sqrtm", "toeplitz"),
 )
 _TRANSFORMS = (
     *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2"),
