@@ -57,6 +57,7 @@ from customop.transforms.values import (
     carried,
     carry_for,
     check_carried,
+    check_numbers,
     check_outputs,
     chosen,
     inputs_of,
@@ -452,6 +453,7 @@ def _value_and_grad_of(
     subject = subject_of(fn)
 
     def value_and_grad_of(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        check_numbers(fn, args)
         interpreter = interpreter_for(subject)
         interpreter.fn = fn
         given: list[Any] = list(args)
@@ -652,6 +654,7 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     ((np.float64(20.0), np.float64(30.0)), 'aux')
     """
     check_function("vjp", fn)
+    check_numbers(fn, primals)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "vjp", fn
     try:
