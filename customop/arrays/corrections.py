@@ -10,7 +10,7 @@ import ast
 import linecache
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any, Final, Literal
@@ -63,6 +63,79 @@ def explain_foreign(error: Exception) -> None:
 
 # Longer code would be hard to read in a message.
 _LONGEST: Final = 400
+
+
+def result_correction(fn: Any, changes: Sequence[str], has_aux: bool) -> str:
+    """Return what a function can return in place of its value.
+
+    Parameters
+    ----------
+    fn : callable
+    changes : sequence of str
+        Templates for what is made of the value, such as "{np}.sum({value})".
+    has_aux : bool
+        Whether `fn` returns the value and something else.
+
+    Returns
+    -------
+    str
+        With the expression that `fn` returns. If there are several, or its source is not
+        known, with a call of `fn`.
+    """
+    while isinstance(fn, FunctionType) and is_ours(fn.__globals__):
+        fn = getattr(fn, "__wrapped__", None)
+    plain = getattr(fn, "__func__", fn)
+    if not isinstance(plain, FunctionType):
+        return _changed(changes, "value", "np")
+    names = plain.__globals__
+    known = next((name for name, value in names.items() if value is np), "np")
+    node = _returned(plain)
+    if has_aux:
+        node = node.elts[0] if isinstance(node, ast.Tuple) else None
+    if node is not None and len(_text(node)) < _LONGEST // 4:
+        return f"{_changed(changes, node, known)} in place of {_text(node)}"
+    if has_aux or not plain.__name__.isidentifier():
+        return _changed(changes, "value", known)
+    code = plain.__code__
+    given = code.co_varnames[plain is not fn : code.co_argcount] or ("...",)
+    return _changed(changes, f"{plain.__name__}({', '.join(given)})", known)
+
+
+def _changed(changes: Sequence[str], value: Any, numpy: str) -> str:
+    whole, operand = (
+        (value, value) if isinstance(value, str) else (_text(value), _operand(value))
+    )
+    texts = [c.format(np=numpy, value=whole, operand=operand) for c in changes]
+    return f"return {' or '.join(texts)}"
+
+
+def _returned(fn: FunctionType) -> Any:
+    """Return the node of the only expression that a function returns, or None."""
+    code = fn.__code__
+    tree = _tree("".join(linecache.getlines(code.co_filename, fn.__globals__)))
+    places: list[Any] = [(a, c, b, d) for a, b, c, d in code.co_positions() if c or d]
+    places = [place for place in places if None not in place]
+    found: Any = None
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Lambda):
+            if all(_holds(node.body, place) for place in places):
+                found = node
+        elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
+            found = node if first == code.co_firstlineno else found
+    if isinstance(found, ast.Lambda):
+        return found.body if code.co_name == "<lambda>" else None
+    returns = [] if found is None else [*_returns(found.body)]
+    return returns[0].value if len(returns) == 1 else None
+
+
+def _returns(block: Sequence[ast.AST]) -> Iterator[ast.Return]:
+    """Yield the return statements of a function, without those of functions in it."""
+    for node in block:
+        if isinstance(node, ast.Return):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _returns([*ast.iter_child_nodes(node)])
 
 
 # ---- the expression that runs ----

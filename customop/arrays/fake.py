@@ -289,7 +289,8 @@ def fake_like(
     Parameters
     ----------
     x : array
-        Its shape, dtype, device and order of axes are taken.
+        Its shape, dtype, device and order of axes are taken. A number is an array
+        without axes.
     shape : int or sequence of int, optional
     dtype : dtype, optional
     device : str, optional
@@ -305,7 +306,7 @@ def fake_like(
     Raises
     ------
     ArgumentError
-        If `x` is not an array.
+        If `x` is neither an array nor a number.
     ShapeError
         If a length is negative.
 
@@ -326,6 +327,8 @@ def fake_like(
         new = own if dtype is None or dtype is own else _as_dtype(dtype, "fake_like")
         strides = like_strides(x.shape, x.strides, own.itemsize, x.shape, new.itemsize)
         return make_fake(x.shape, new, strides, x.device)
+    if type(x) in (bool, int, float, complex):
+        x = np.asarray(x)
     if not is_array(x):
         raise ArgumentError(
             f"fake_like: {shown(x)} is not an array",

@@ -126,8 +126,8 @@ _stats = _of(later(import_module, "customop.scipy.stats"))
 
 _SOLVERS = (
     *("block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "det", "expm"),
-    *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_triangular"),
-    "toeplitz",
+    *("hankel", "inv", "lu", "lu_factor", "lu_solve", "solve", "solve_banded"),
+    *("solve_sylvester", "solve_triangular", "sqrtm", "toeplitz"),
 )
 _TRANSFORMS = (
     *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2"),
@@ -138,13 +138,14 @@ _CONTINUOUS = (
     *("norm", "t", "cauchy", "laplace", "logistic", "expon", "gamma", "chi2"),
     *("lognorm", "beta", "uniform"),
 )
+_DENSITIES = ("logpdf", "pdf", "ppf", "isf", "median")
 _DISCRETE = ("poisson", "binom", "bernoulli")
-_PROBABILITIES = ("cdf", "sf", "logcdf", "logsf")
+_PROBABILITIES = ("cdf", "sf", "logcdf", "logsf", "mean", "var", "std", "entropy")
 _METHODS = (
-    *(f"{d}.{m}" for d in _CONTINUOUS for m in ("logpdf", "pdf", "ppf", "isf")),
+    *(f"{d}.{m}" for d in _CONTINUOUS for m in _DENSITIES),
     *(f"{d}.{m}" for d in _DISCRETE for m in ("logpmf", "pmf")),
     *(f"{d}.{m}" for d in (*_CONTINUOUS, *_DISCRETE) for m in _PROBABILITIES),
-    *("multivariate_normal.logpdf", "multivariate_normal.pdf"),
+    *(f"multivariate_normal.{m}" for m in ("logpdf", "pdf", "entropy")),
 )
 # The module that users know -> the names in it, and what makes their stand-ins.
 _STAND_INS: dict[str, dict[str, Callable[[str], Callable[..., Any]]]] = {

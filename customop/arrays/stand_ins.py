@@ -258,7 +258,9 @@ def _builtin(f: Any) -> Any:
     """Return what is called in place of a function or method in C."""
     owner = f.__self__
     if owner is None or type(owner) is ModuleType:
-        return _table.get(f, f)
+        # Called in the user's frame, where a symbolic size sees that there is a `like`.
+        is_plain = f in _PLAIN_MAKERS and making_like.get() is None
+        return f if is_plain else _table.get(f, f)
     if type(owner) is np.ndarray and f.__name__ in _METHODS:
         function = getattr(np, f.__name__)
         return lambda *args, **kwargs: (
@@ -269,6 +271,8 @@ def _builtin(f: Any) -> Any:
     return f
 
 
+# They are in C, and what stands in for them is for code of installed packages.
+_PLAIN_MAKERS = (np.zeros, np.empty)
 # Methods of plain arrays that NumPy has as functions of arrays.
 _METHODS = ("clip", "dot", "searchsorted")
 
@@ -507,7 +511,7 @@ def _of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
                 args = (*map(_as_array, args),)
                 break
         if kwargs:
-            kwargs = {name: _as_array(value) for name, value in kwargs.items()}
+            kwargs = {k: v if k == "out" else _as_array(v) for k, v in kwargs.items()}
         return function(*args, **kwargs)
 
     return call
@@ -586,7 +590,8 @@ _MAKERS = (
 # Functions of sequences of arrays: first those that join them along an axis.
 _JOINS = ("concatenate", "stack", "hstack", "vstack", "column_stack", "dstack")
 _SEQUENCES = (
-    *("block", "broadcast_arrays", "choose", "einsum", "gradient", "histogramdd"),
+    *("block", "broadcast_arrays", "choose", "einsum", "gradient", "histogram2d"),
+    "histogramdd",
     *("lexsort", "meshgrid", "multi_dot", "piecewise", "select"),
 )
 

@@ -25,7 +25,12 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.interpreter import nested_leaves
 from customop.core.rule_kind import Definition
 from customop.core.table import RuleTable
-from customop.errors import ArgumentError, DeviceMismatchError, LeakedTracerError
+from customop.errors import (
+    ArgumentError,
+    DeviceMismatchError,
+    LeakedTracerError,
+    is_ours,
+)
 from customop.schema.coerce import ARGUMENTS
 from customop.shapes.sizes import Symbolic
 
@@ -38,7 +43,7 @@ def kind_of_call(op: RuleTable, args: Sequence[Any]) -> tuple[str, bool]:
         value = args[slot]
         kind = kind_of[type(value)]
         if kind is None:
-            _check_no_array(op, slot, value)
+            check_no_array(op, slot, value)
         elif kind is SCALAR:
             has_scalar = True
         elif kind not in kinds:
@@ -65,7 +70,8 @@ def _add_nested_kinds(
         _check_nested(op, args)
 
 
-def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
+def check_no_array(op: RuleTable, slot: int, value: Any) -> None:
+    """Raise unless an argument may be something else than an array."""
     parameter = op.schema.parameters[slot]
     reason = ARGUMENTS.fault(value, parameter.type)
     if reason:
@@ -73,6 +79,11 @@ def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
         remedy = "pass an array, such as np.asarray(x)"
         if value is None:
             remedy = f"pass an array, or declare {name}: Array | None"
+        elif type(value) in (int, float) and str(parameter.type) == "Array":
+            own = getattr(op.definition.fn, "__globals__", {})
+            if not is_ours(own):
+                kind = type(value).__name__
+                remedy += f", or declare {name}: np.ndarray | {kind}"
         raise op.error(
             ArgumentError, f"argument '{name}' {reason}", do=remedy, parameter=name
         )

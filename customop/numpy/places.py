@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ from customop.numpy.rules import (
     past_rows,
     read_only,
     view_of,
+    with_count,
 )
 
 # ---- the places of elements that are not zero: their number depends on data ----
@@ -410,14 +412,49 @@ def _view_of_windows(x: Any, widths: Any, axes: Any) -> FakeArray:
     return view_of(x, (*shape, *widths), strides)
 
 
-def _overlaid(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
-    """Add up all windows, each at its place: the transpose of taking them."""
+def _scattered_windows(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
     shapes = _lengths(shape, widths, axes)
     steps = list(zip(axes, widths, shapes[:-1], shapes[1:], strict=True))
     for i, (at, width, before, after) in reversed(list(enumerate(steps))):
         places = [*[None] * at, _places(after[at], width, g)]
         g = scatter_add(np.moveaxis(g, -1, at + 1), (*before, *widths[:i]), places)
     return g
+
+
+def _added_windows(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
+    """Add the elements at one place of all windows at once: a step for each place."""
+    is_numpy = isinstance(g, np.ndarray)
+    if is_numpy and math.prod(widths) > 4 * math.prod([g.shape[at] for at in axes]):
+        return _scattered_windows(g, shape, widths, axes)
+    out: Any = np.zeros_like(g, shape=tuple(shape), order="C")
+    for place in np.ndindex(*widths):
+        starts = [0] * len(shape)
+        for at, k in zip(axes, place, strict=True):
+            starts[at] += k
+        key = tuple([slice(i, i + n) for i, n in zip(starts, g.shape, strict=False)])
+        part = out[key]
+        if is_numpy:
+            np.add(part, g[(..., *place)], out=part)
+        else:  # not every library has out=
+            out[key] = part + g[(..., *place)]
+    return out
+
+
+# Adds up all windows, each at its place: the transpose of taking them.
+_overlay: Operator[..., Any] = linear(
+    "sliding_window_sum",
+    "(Array g, int[] shape, int[] widths, int[] axes) -> Array",
+    _added_windows,
+    fake=lambda g, shape, widths, axes: FakeArray(shape, g.dtype, device=device_of(g)),
+    transpose=lambda g, found, shape, widths, axes: _windows(g, widths, axes),
+    rows={"shape": with_count, "axes": past_rows},
+)
+
+
+def _overlaid(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
+    if type(g) is np.ndarray:
+        return _added_windows(g, shape, widths, axes)
+    return _overlay.run(g, [*shape], [*widths], [*axes])
 
 
 _windows: Operator[..., Any] = linear(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats as _stats
 
-from customop import ArgumentError, Array, stop_gradient
+from customop import ArgumentError, Array, UnknownNameError, stop_gradient
 from customop.numpy.arguments import as_array, dtype_of
 from customop.scipy.ufunc_rules import is_plain
 
@@ -37,6 +37,8 @@ class Formulas:
         The probability of values up to this one, and of larger ones.
     logcdf, logsf, ppf, isf : callable, optional
         The logs of these, and their inverses.
+    mean, var, entropy : callable, optional
+        Of the shape parameters alone.
     """
 
     log_density: Function
@@ -46,6 +48,9 @@ class Formulas:
     logsf: Function | None = None
     ppf: Function | None = None
     isf: Function | None = None
+    mean: Function | None = None
+    var: Function | None = None
+    entropy: Function | None = None
 
 
 def _always(*shapes: Any) -> Any:
@@ -104,13 +109,33 @@ class Distribution:
         """Compute the log of the probability of values above `x`."""
         return self._probability("logsf", x, args, kwargs, (0.0, -math.inf))
 
+    def mean(self, *args: Any, **kwargs: Any) -> Array:
+        """Compute the mean; parameters are SciPy's."""
+        return self._of_parameters("mean", args, kwargs)
+
+    def var(self, *args: Any, **kwargs: Any) -> Array:
+        """Compute the variance; parameters are SciPy's."""
+        return self._of_parameters("var", args, kwargs)
+
+    def std(self, *args: Any, **kwargs: Any) -> Array:
+        """Compute the standard deviation; parameters are SciPy's."""
+        return np.sqrt(self.var(*args, **kwargs))
+
+    def entropy(self, *args: Any, **kwargs: Any) -> Array:
+        """Compute the differential entropy, or that of the probabilities, in nats."""
+        return self._of_parameters("entropy", args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise the error for methods that only SciPy has."""
+        raise unknown_method(self.name, name)
+
     # ---- parts ----
 
     def _plain(
-        self, method: str, x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Return SciPy's method, where it can compute with the arguments."""
-        if not is_plain(as_array(x), *args, *kwargs.values()):
+        if not is_plain(*args, *kwargs.values()):
             return None
         found: Callable[..., Any] = getattr(getattr(stats, self.name), method)
         return found
@@ -163,7 +188,7 @@ class Distribution:
         outside: tuple[float, float],
     ) -> Any:
         """Compute a cumulative probability; `outside` has the values at both ends."""
-        function = self._plain(method, x, args, kwargs)
+        function = self._plain(method, (as_array(x), *args), kwargs)
         if function is not None:
             return function(x, *args, **kwargs)
         shapes, loc, scale, is_valid = self._in_range(args, kwargs)
@@ -178,9 +203,50 @@ class Distribution:
         found = _chosen(~is_below, _chosen(~is_above, found, outside[1]), outside[0])
         return _chosen(is_valid, found, math.nan)
 
+    def _of_parameters(
+        self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Compute the mean, the variance or the entropy."""
+        function = self._plain(method, args, kwargs)
+        if function is not None:
+            return function(*args, **kwargs)
+        formula = getattr(self.formulas, method)
+        if formula is None:
+            raise unknown_method(self.name, method)
+        shapes, loc, scale, is_valid = self._in_range(args, kwargs)
+        found = formula(*[as_double(as_array(shape)) for shape in shapes])
+        loc, scale = (as_double(as_array(value)) for value in (loc, scale))
+        if method == "mean":
+            found = found * scale + loc
+        else:
+            found = found * scale * scale if method == "var" else found + np.log(scale)
+        return np.where(both(is_valid, np.equal(loc, loc)), found, math.nan)
+
     def _counted(self, z: Any, low: Any) -> tuple[Any, Any]:
         """Return a value as the formulas take it, and whether it has probability 0."""
         return z, np.less_equal(z, low)
+
+
+def unknown_method(distribution: str, name: str) -> AttributeError:
+    """Return the error for a method that has no formula here."""
+    if name.startswith("_") or not hasattr(getattr(stats, distribution), name):
+        return AttributeError(name)
+    return UnknownNameError(
+        f"scipy.stats.{distribution} has no method {name!r} for traced or fake arrays",
+        do=_INSTEAD.get(
+            name, f"call scipy.stats.{distribution}.{name} outside of transforms"
+        ),
+    )
+
+
+_DRAWS = "draw outside of transforms, or call ppf(rng.random(size)) of one that has ppf"
+# Methods of SciPy -> what a program can use in their place.
+_INSTEAD = {
+    "entropy": "sum -pmf(k) * logpmf(k) over the values k",
+    "fit": "minimize the negative sum of logpdf",
+    "interval": "call ppf with both probabilities",
+    "rvs": _DRAWS,
+}
 
 
 def _log_of(function: Function) -> Function:
@@ -232,7 +298,7 @@ class Continuous(Distribution):
 
     def logpdf(self, x: Any, *args: Any, **kwargs: Any) -> Array:
         """Compute the log of the density at `x`; parameters are SciPy's."""
-        function = self._plain("logpdf", x, args, kwargs)
+        function = self._plain("logpdf", (as_array(x), *args), kwargs)
         if function is not None:
             return function(x, *args, **kwargs)
         shapes, loc, scale, is_valid = self._in_range(args, kwargs)
@@ -247,7 +313,7 @@ class Continuous(Distribution):
 
     def pdf(self, x: Any, *args: Any, **kwargs: Any) -> Array:
         """Compute the density at `x`; parameters are SciPy's."""
-        function = self._plain("pdf", x, args, kwargs)
+        function = self._plain("pdf", (as_array(x), *args), kwargs)
         if function is not None:
             return function(x, *args, **kwargs)
         return np.exp(self.logpdf(x, *args, **kwargs))
@@ -256,6 +322,10 @@ class Continuous(Distribution):
         """Compute the value up to which the probability is `q`; parameters are SciPy's."""
         return self._inverse("ppf", q, args, kwargs)
 
+    def median(self, *args: Any, **kwargs: Any) -> Array:
+        """Compute the value with equal probabilities on both sides."""
+        return self.ppf(0.5, *args, **kwargs)
+
     def isf(self, q: Any, *args: Any, **kwargs: Any) -> Array:
         """Compute the value above which the probability is `q`; parameters are SciPy's."""
         return self._inverse("isf", q, args, kwargs)
@@ -263,7 +333,7 @@ class Continuous(Distribution):
     def _inverse(
         self, method: str, q: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        function = self._plain(method, q, args, kwargs)
+        function = self._plain(method, (as_array(q), *args), kwargs)
         if function is not None:
             return function(q, *args, **kwargs)
         shapes, loc, scale, is_valid = self._in_range(args, kwargs)
@@ -285,7 +355,7 @@ class Discrete(Distribution):
 
     def logpmf(self, k: Any, *args: Any, **kwargs: Any) -> Array:
         """Compute the log of the probability of `k`; parameters are SciPy's."""
-        function = self._plain("logpmf", k, args, kwargs)
+        function = self._plain("logpmf", (as_array(k), *args), kwargs)
         if function is not None:
             return function(k, *args, **kwargs)
         shapes, loc, scale, is_valid = self._in_range(args, kwargs)
@@ -298,7 +368,7 @@ class Discrete(Distribution):
 
     def pmf(self, k: Any, *args: Any, **kwargs: Any) -> Array:
         """Compute the probability of `k`; parameters are SciPy's."""
-        function = self._plain("pmf", k, args, kwargs)
+        function = self._plain("pmf", (as_array(k), *args), kwargs)
         if function is not None:
             return function(k, *args, **kwargs)
         return np.exp(self.logpmf(k, *args, **kwargs))
@@ -313,7 +383,7 @@ class FrozenDistribution:
 
     Attributes
     ----------
-    distribution : Distribution
+    distribution : Distribution or MultivariateNormal
         Its methods are those of this object.
     args : tuple
         Parameters by position.
@@ -321,12 +391,12 @@ class FrozenDistribution:
         Parameters by name.
     """
 
-    distribution: Distribution
+    distribution: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a method that needs the value alone."""
+        """Return a method that needs the value alone, or nothing."""
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(self.distribution, name)
@@ -334,6 +404,6 @@ class FrozenDistribution:
 
 
 def _with_parameters(
-    method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], x: Any
+    method: Function, args: Sequence[Any], kwargs: Mapping[str, Any], *x: Any
 ) -> Any:
-    return method(x, *args, **kwargs)
+    return method(*x, *args, **kwargs)

@@ -30,6 +30,7 @@ from customop.scipy.linalg_operators import (
     solve_triangular,
     toeplitz,
 )
+from customop.scipy.matrix_equations import solve_banded, solve_sylvester, sqrtm
 from customop.scipy.ufunc_rules import is_plain
 
 __all__ = [
@@ -46,7 +47,10 @@ __all__ = [
     "lu_factor",
     "lu_solve",
     "solve",
+    "solve_banded",
+    "solve_sylvester",
     "solve_triangular",
+    "sqrtm",
     "toeplitz",
 ]
 

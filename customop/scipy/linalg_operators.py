@@ -65,7 +65,7 @@ def solve_triangular_matrices(
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if not math.prod(shape) * b.size * a.size:
         core = b.shape[-2:]
-        return np.zeros((*shape, *core), _lapack_dtype(a, b))
+        return np.zeros((*shape, *core), lapack_dtype(a, b))
     wide = np.broadcast_to(b, (*shape, *b.shape[-2:])) if a.ndim > 2 else b
     found = scipy_linalg.solve_triangular(
         a, wide, int(turned), lower, unit_diagonal, check_finite=False
@@ -73,7 +73,7 @@ def solve_triangular_matrices(
     return np.ascontiguousarray(found)
 
 
-def _lapack_dtype(*arrays: Any) -> Any:
+def lapack_dtype(*arrays: Any) -> Any:
     """Return the dtype in which LAPACK computes; longer dtypes become double."""
     found = np.result_type(np.float32, *[x.dtype for x in arrays])
     return np.dtype({"g": "d", "G": "D"}.get(found.char, found.char))
@@ -90,7 +90,7 @@ def _(a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool) -> FakeArr
         )
     batch = broadcast(a.shape[:-2], b.shape[:-2])
     shape = (*batch, *b.shape[-2:])
-    return FakeArray(shape, _lapack_dtype(a, b), device=device_of(a))
+    return FakeArray(shape, lapack_dtype(a, b), device=device_of(a))
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
@@ -205,7 +205,7 @@ def lu_factor_matrices(a: Any) -> Any:
     """Return LU factors in one matrix, and the swaps of rows."""
     found, places = scipy_linalg.lu_factor(a, check_finite=False)
     # SciPy keeps the dtype of empty matrices, so it is converted here.
-    packed = np.ascontiguousarray(found, _lapack_dtype(a))
+    packed = np.ascontiguousarray(found, lapack_dtype(a))
     return packed, np.ascontiguousarray(places, np.int32)
 
 
@@ -219,7 +219,7 @@ def _(a: Any) -> Any:
         )
     places = (*shape[:-2], smaller(*shape[-2:]))
     device = fake_like(a).device
-    packed = FakeArray(shape, _lapack_dtype(a), device=device)
+    packed = FakeArray(shape, lapack_dtype(a), device=device)
     return packed, FakeArray(places, np.int32, device=device)
 
 

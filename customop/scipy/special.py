@@ -65,6 +65,7 @@ from scipy.special import (  # the ufuncs of this namespace
     k1,
     k1e,
     kl_div,
+    kn,
     kv,
     kve,
     log1p,
@@ -92,6 +93,7 @@ from scipy.special import (  # the ufuncs of this namespace
     xlogy,
     y0,
     y1,
+    yn,
     yv,
 )
 
@@ -155,6 +157,7 @@ __all__ = [
     "k1",
     "k1e",
     "kl_div",
+    "kn",
     "kv",
     "kve",
     "log1p",
@@ -187,6 +190,7 @@ __all__ = [
     "xlogy",
     "y0",
     "y1",
+    "yn",
     "yv",
     "zeta",
 ]

@@ -351,6 +351,15 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
         "v": None,
         "x": lambda g, v, x: g * -0.5 * (special.kv(v - 1, x) + special.kv(v + 1, x)),
     },
+    # `yn` and `kn` are those of whole orders.
+    "yn": {
+        "n": None,
+        "x": lambda g, n, x: g * 0.5 * (special.yv(n - 1, x) - special.yv(n + 1, x)),
+    },
+    "kn": {
+        "n": None,
+        "x": lambda g, n, x: g * -0.5 * (special.kv(n - 1, x) + special.kv(n + 1, x)),
+    },
     # ---- exponential integrals ----
     "exp1": {"x": lambda g, x: -g * np.exp(-x) / x},
     "expi": {"x": lambda g, x: g * np.exp(x) / x},

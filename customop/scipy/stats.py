@@ -39,6 +39,7 @@ from customop.scipy.distributions import (
     as_double,
     both,
     stats,
+    unknown_method,
 )
 from customop.scipy.linalg import solve_triangular
 from customop.scipy.ufunc_rules import is_plain
@@ -73,6 +74,7 @@ del special_ufuncs
 special: Any = _special
 
 _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+_NORMAL_ENTROPY = _LOG_ROOT_2PI + 0.5
 
 
 def _positive(*shapes: Any) -> Any:
@@ -99,6 +101,9 @@ norm: Continuous = Continuous(
         logsf=lambda x: special.log_ndtr(-x),
         ppf=special.ndtri,
         isf=lambda q: -special.ndtri(q),
+        mean=lambda: 0.0,
+        var=lambda: 1.0,
+        entropy=lambda: _NORMAL_ENTROPY,
     ),
 )
 
@@ -114,6 +119,22 @@ def _student_density(x: Any, df: Any) -> Any:
     return np.where(is_normal, _normal_density(x), factor - powers)
 
 
+def _student_variance(df: Any) -> Any:
+    finite = 1.0 / (1.0 - 2.0 / np.where(df > 2, df, 3.0))
+    return np.where(df > 2, finite, np.where(df > 1, math.inf, math.nan))
+
+
+def _student_entropy(df: Any) -> Any:
+    """Return the entropy of Student's t; the exact formula loses digits for large `df`."""
+    is_small = df < 100.0
+    half = 0.5 * np.where(is_small, df, 1.0)
+    slope = special.psi(half + 0.5) - special.psi(half)
+    exact = (half + 0.5) * slope + 0.5 * np.log(2.0 * half) + special.betaln(half, 0.5)
+    r = 1.0 / np.where(is_small, 100.0, df)
+    terms = 1.0 + r * (0.25 + r * (-1 / 6 + r * (-1 / 8 + r * (0.3 + r / 4))))
+    return np.where(is_small, exact, _NORMAL_ENTROPY + r * terms)
+
+
 t: Continuous = Continuous(
     "t",
     Formulas(
@@ -122,6 +143,9 @@ t: Continuous = Continuous(
         sf=lambda x, df: special.stdtr(df, -x),
         ppf=lambda q, df: special.stdtrit(df, q),
         isf=lambda q, df: -special.stdtrit(df, q),
+        mean=lambda df: np.where(df > 1, 0.0, math.inf),
+        var=_student_variance,
+        entropy=_student_entropy,
     ),
     ("df",),
     is_valid=_positive,
@@ -140,6 +164,9 @@ cauchy: Continuous = Continuous(
         sf=lambda x: np.arctan2(1.0, x) / math.pi,
         ppf=_cauchy_quantile,
         isf=lambda q: -_cauchy_quantile(q),
+        mean=lambda: math.nan,
+        var=lambda: math.nan,
+        entropy=lambda: math.log(4.0 * math.pi),
     ),
 )
 
@@ -162,6 +189,9 @@ laplace: Continuous = Continuous(
         sf=_laplace_sf,
         ppf=_laplace_quantile,
         isf=lambda q: -_laplace_quantile(q),
+        mean=lambda: 0.0,
+        var=lambda: 2.0,
+        entropy=lambda: math.log(2.0) + 1.0,
     ),
 )
 
@@ -181,6 +211,9 @@ logistic: Continuous = Continuous(
         logsf=lambda x: special.log_expit(-x),
         ppf=special.logit,
         isf=lambda q: -special.logit(q),
+        mean=lambda: 0.0,
+        var=lambda: math.pi**2 / 3.0,
+        entropy=lambda: 2.0,
     ),
 )
 
@@ -195,10 +228,26 @@ expon: Continuous = Continuous(
         logsf=lambda x: -x,
         ppf=lambda q: -np.log1p(-q),
         isf=lambda q: -np.log(q),
+        mean=lambda: 1.0,
+        var=lambda: 1.0,
+        entropy=lambda: 1.0,
     ),
     low=0.0,
     middle=1.0,
 )
+
+
+def _gamma_entropy(a: Any) -> Any:
+    """Return the entropy; the exact formula loses digits for large `a`."""
+    is_small = a < 250.0
+    small = np.where(is_small, a, 1.0)
+    exact = small * (1.0 - special.psi(small)) + special.gammaln(small)
+    exact = exact + special.psi(small)
+    large = np.where(is_small, 250.0, a)
+    r = 1.0 / large
+    terms = r * (1 / 3 + r * (1 / 12 + r * (1 / 90 - r / 120)))
+    return np.where(is_small, exact, _NORMAL_ENTROPY + 0.5 * np.log(large) - terms)
+
 
 gamma: Continuous = Continuous(
     "gamma",
@@ -208,6 +257,9 @@ gamma: Continuous = Continuous(
         sf=lambda x, a: special.gammaincc(a, x),
         ppf=lambda q, a: special.gammaincinv(a, q),
         isf=lambda q, a: special.gammainccinv(a, q),
+        mean=lambda a: a,
+        var=lambda a: a,
+        entropy=_gamma_entropy,
     ),
     ("a",),
     low=0.0,
@@ -230,6 +282,9 @@ chi2: Continuous = Continuous(
         sf=lambda x, df: special.gammaincc(0.5 * df, 0.5 * x),
         ppf=lambda q, df: 2.0 * special.gammaincinv(0.5 * df, q),
         isf=lambda q, df: 2.0 * special.gammainccinv(0.5 * df, q),
+        mean=lambda df: df,
+        var=lambda df: 2.0 * df,
+        entropy=lambda df: _gamma_entropy(0.5 * df) + math.log(2.0),
     ),
     ("df",),
     low=0.0,
@@ -253,6 +308,9 @@ lognorm: Continuous = Continuous(
         logsf=lambda x, s: special.log_ndtr(-np.log(x) / s),
         ppf=lambda q, s: np.exp(s * special.ndtri(q)),
         isf=lambda q, s: np.exp(-s * special.ndtri(q)),
+        mean=lambda s: np.exp(0.5 * s * s),
+        var=lambda s: np.expm1(s * s) * np.exp(s * s),
+        entropy=lambda s: _NORMAL_ENTROPY + np.log(s),
     ),
     ("s",),
     low=0.0,
@@ -267,6 +325,23 @@ def _beta_density(x: Any, a: Any, b: Any) -> Any:
     return powers - special.betaln(a, b)
 
 
+def _psi_over_log(x: Any) -> Any:
+    """Return ``psi(x) - log(x)``, with all digits for large `x`."""
+    is_small = x < 100.0
+    small = np.where(is_small, x, 1.0)
+    r = 1.0 / np.where(is_small, 100.0, x)
+    large = -r * (0.5 + r * (1 / 12 - r * r * (1 / 120 - r * r / 252)))
+    return np.where(is_small, special.psi(small) - np.log(small), large)
+
+
+def _beta_entropy(a: Any, b: Any) -> Any:
+    whole = _psi_over_log(a + b)
+    found = special.betaln(a, b)
+    for x, other in ((a, b), (b, a)):
+        found = found + (x - 1.0) * (np.log1p(other / x) + whole - _psi_over_log(x))
+    return found
+
+
 beta: Continuous = Continuous(
     "beta",
     Formulas(
@@ -275,6 +350,9 @@ beta: Continuous = Continuous(
         sf=lambda x, a, b: special.betaincc(a, b, x),
         ppf=lambda q, a, b: special.betaincinv(a, b, q),
         isf=lambda q, a, b: 1.0 - special.betaincinv(b, a, q),
+        mean=lambda a, b: a / (a + b),
+        var=lambda a, b: a * b / ((a + b) ** 2 * (a + b + 1.0)),
+        entropy=_beta_entropy,
     ),
     ("a", "b"),
     low=0.0,
@@ -291,6 +369,9 @@ uniform: Continuous = Continuous(
         sf=lambda x: 1.0 - x,
         ppf=lambda q: q,
         isf=lambda q: 1.0 - q,
+        mean=lambda: 0.5,
+        var=lambda: 1.0 / 12.0,
+        entropy=lambda: 0.0,
     ),
     low=0.0,
     high=1.0,
@@ -305,6 +386,8 @@ poisson: Discrete = Discrete(
         lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1.0) - mu,
         cdf=lambda k, mu: special.gammaincc(k + 1.0, mu),
         sf=lambda k, mu: special.gammainc(k + 1.0, mu),
+        mean=lambda mu: mu,
+        var=lambda mu: mu,
     ),
     ("mu",),
     low=0.0,
@@ -332,6 +415,8 @@ binom: Discrete = Discrete(
         _binomial,
         cdf=lambda k, n, p: special.betaincc(k + 1.0, n - k, p),
         sf=lambda k, n, p: special.betainc(k + 1.0, n - k, p),
+        mean=lambda n, p: n * p,
+        var=lambda n, p: n * p * (1.0 - p),
     ),
     ("n", "p"),
     low=0.0,
@@ -345,6 +430,9 @@ bernoulli: Discrete = Discrete(
         lambda k, p: special.xlogy(k, p) + special.xlog1py(1.0 - k, -p),
         cdf=lambda k, p: 1.0 - p + 0.0 * k,  # nan stays nan
         sf=lambda k, p: p + 0.0 * k,
+        mean=lambda p: p,
+        var=lambda p: p * (1.0 - p),
+        entropy=lambda p: special.entr(p) + special.entr(1.0 - p),
     ),
     ("p",),
     low=0.0,
@@ -363,6 +451,43 @@ class MultivariateNormal:
     """
 
     __slots__ = ()
+
+    def __call__(self, mean: Any = None, cov: Any = 1) -> FrozenDistribution:
+        """Return the distribution with these parameters, as SciPy does.
+
+        Parameters
+        ----------
+        mean, cov : array
+            As `logpdf` takes them.
+
+        Returns
+        -------
+        FrozenDistribution
+        """
+        return FrozenDistribution(self, (mean, cov), {})
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise the error for methods that only SciPy has."""
+        raise unknown_method("multivariate_normal", name)
+
+    def entropy(self, mean: Any = None, cov: Any = 1) -> Array:
+        """Compute the differential entropy, which does not depend on the mean.
+
+        Parameters
+        ----------
+        mean, cov : array
+            As `logpdf` takes them.
+
+        Returns
+        -------
+        array, shape ()
+        """
+        mean, cov = (v if v is None else as_array(v) for v in (mean, cov))
+        if is_plain(mean, cov):
+            return stats.multivariate_normal.entropy(mean, cov)
+        mean, cov = (v if v is None else as_double(v) for v in (mean, cov))
+        size = _size_of(mean, cov)
+        return size * _NORMAL_ENTROPY + 0.5 * _log_determinant(cov, size)
 
     def logpdf(
         self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False
@@ -395,12 +520,7 @@ class MultivariateNormal:
         mean, cov = (v if v is None else as_array(v) for v in (mean, cov))
         if is_plain(x, mean, cov):
             return stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
-        if allow_singular:
-            raise ArgumentError(
-                "multivariate_normal: allow_singular is not supported for traced or fake"
-                " arrays",
-                do="add a small multiple of the identity to the covariance",
-            )
+        _refuse_singular(allow_singular)
         x, mean, cov = (v if v is None else as_double(v) for v in (x, mean, cov))
         x, size = _with_components(x, mean, cov)
         centered = x if mean is None else x - np.reshape(mean, (-1,))
@@ -437,8 +557,24 @@ class MultivariateNormal:
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
 
-def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
-    """Return the values with their components last, and the number of those."""
+def _refuse_singular(allow_singular: bool) -> None:
+    if allow_singular:
+        raise ArgumentError(
+            "multivariate_normal: allow_singular is not supported for traced or fake"
+            " arrays",
+            do="add a small multiple of the identity to the covariance",
+        )
+
+
+def _log_determinant(cov: Any, size: Any) -> Any:
+    """Return the log of the determinant of a covariance, given as `logpdf` takes it."""
+    if cov.ndim == 2:
+        return 2.0 * np.sum(np.log(np.diagonal(np.linalg.cholesky(cov))))
+    return np.sum(np.log(cov)) if cov.ndim else size * np.log(cov)
+
+
+def _size_of(mean: Any, cov: Any) -> Any:
+    """Return the number of components, which mean and covariance must agree on."""
     size = cov.shape[0] if cov.ndim else 1
     if mean is not None:
         size = mean.shape[0] if mean.ndim else 1
@@ -448,6 +584,12 @@ def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
             f" {tuple(cov.shape)}",
             do="give a square matrix with as many rows as the mean has elements",
         )
+    return size
+
+
+def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
+    """Return the values with their components last, and the number of those."""
+    size = _size_of(mean, cov)
     if (size == 1) is True and (x.ndim < 2 or x.shape[-1] != 1):
         x = x[..., None]
     if not x.ndim or (x.shape[-1] == size) is False:

@@ -305,7 +305,11 @@ def _variable_of_like(code: CodeType, at: int) -> str | None:
     names, rest = _keywords(code, before)
     if not names or names[-1] != "like" or not rest:
         return None
-    if not any(i.argval in _MAKERS for i in rest[-_FAR:]):
+    near = rest[-_FAR:]
+    # Adapted code has jumped to the instruction and back.
+    jumps = {i.argval for i in near if i.opname == "JUMP_FORWARD"}
+    near = [*near, *[i for i in dis.get_instructions(code) if i.offset in jumps]]
+    if not any(i.argval in _MAKERS for i in near):
         return None
     load = rest[-1]
     is_plain = load.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_NAME"))

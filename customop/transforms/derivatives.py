@@ -38,6 +38,7 @@ from customop.transforms.values import (
     call_reading,
     carries,
     check_nested_alike,
+    check_numbers,
     chosen,
     note_inputs,
     position_in,
@@ -100,6 +101,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     (array([1., 3.]), array([0., 2.]))
     """
     check_function("linearize", fn)
+    check_numbers(fn, primals)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "linearize", fn
     call: Callable[..., Any] = entered(
@@ -247,6 +249,7 @@ def hvp(
     check_function("hvp", fn)
     is_single = type(primals) is not tuple
     points = (primals,) if is_single else primals
+    check_numbers(fn, points)
     directions = (tangents,) if is_single else tangents
     is_alone = len(points) == 1
     gradient = gradient_of(fn, 0 if is_alone else tuple(range(len(points))), has_aux)
@@ -438,6 +441,7 @@ def jacrev(
     @wraps(fn)
     @carries
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
+        check_numbers(fn, args)
         at = chosen(what, wanted, len(args))
         primals = tuple(args[i] for i in at)
         inputs = [as_input(x, f"{what}: the argument") for x in flatten(primals)[0]]
@@ -550,6 +554,7 @@ def jacfwd(
     @wraps(fn)
     @carries
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
+        check_numbers(fn, args)
         at = chosen(what, wanted, len(args))
         of_chosen = _of_chosen(fn, args, at, kwargs)
         inputs, structure = flatten(tuple(args[i] for i in at))

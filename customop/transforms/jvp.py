@@ -58,6 +58,7 @@ from customop.transforms.values import (
     as_tangent,
     carries,
     check_nested_alike,
+    check_numbers,
     check_outputs,
     inputs_of,
     or_zeros,
@@ -167,6 +168,7 @@ def jvp(
            [2., 3.]]))
     """
     check_function("jvp", fn)
+    check_numbers(fn, primals)
     return push_forward("jvp", fn, primals, tangents, has_aux)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from operator import index
+from types import FunctionType
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -40,11 +41,12 @@ from customop.arrays.nested import (
 from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.stand_ins import entered
 from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.call_arguments import check_no_array
 from customop.core.interpreter import Interpreter, explain_read_only, given_by_name
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Pinned, Tracer, frozen
-from customop.errors import GradientError, counted
+from customop.errors import GradientError, counted, is_ours
 
 # ---- carriers, for arrays whose plain NumPy code must reach operators ----
 
@@ -274,6 +276,23 @@ def registration_of(value: Any) -> str:
     if not hasattr(cls, "__dataclass_fields__") or not is_leaf:
         return ""
     return f"put @customop.register_dataclass above class {cls.__name__}"
+
+
+def check_numbers(fn: Any, args: Sequence[Any]) -> None:
+    """Raise if a transform of an operator gets a number that the operator refuses.
+
+    A transform turns numbers into NumPy scalars, which are arrays, so the operator itself
+    would not notice.
+    """
+    while type(fn) is FunctionType:
+        inner = fn.__dict__.get("__wrapped__")
+        if inner is None or not is_ours(fn.__globals__):
+            return
+        fn = inner  # of another transform
+    if isinstance(fn, RuleTable):
+        for slot in fn.array_slots:
+            if slot < len(args) and type(args[slot]) in (float, complex):
+                check_no_array(fn, slot, args[slot])
 
 
 # Takes a structure and the number of a leaf; returns the place of the leaf in words.

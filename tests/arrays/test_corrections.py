@@ -336,16 +336,60 @@ def test_classes_that_are_not_registered() -> None:
     assert co.grad(lambda d: np.sum(d.w))(known(X)).w.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_the_gradient_of_an_array_of_one_element() -> None:
-    """The error names the element, with as many axes as there are."""
-    for shape, value in (
-        ((1,), "x[0] or np.sum(x)"),
-        ((1, 1), "x[0, 0] or np.sum(x)"),
-        ((3,), "np.sum(x)"),
-    ):
-        with pytest.raises(co.GradientError) as caught:
-            co.grad(lambda x: x * 2.0)(np.ones(shape))
-        assert caught.value.do == f"return {value}, or take vjp or jacrev"
+def _doubled(w: Any) -> Any:
+    return w * 2.0
+
+
+def _bounded(w: Any, bound: float = 3.0) -> Any:
+    if bound > 4.0:
+        return w
+    return w * 2.0
+
+
+def _with_more(w: Any) -> Any:
+    out = w * 2.0
+    return out, w
+
+
+class _Model:
+    def loss(self, w: Any) -> Any:
+        return w.T
+
+
+ONE = np.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "has_aux", "expected"),
+    [
+        (_doubled, ONE, False, "(w * 2.0)[0] or np.sum(w * 2.0) in place of w * 2.0"),
+        (
+            _doubled,
+            np.ones((1, 1)),
+            False,
+            "(w * 2.0)[0, 0] or np.sum(w * 2.0) in place of w * 2.0",
+        ),
+        (_doubled, X, False, "np.sum(w * 2.0) in place of w * 2.0"),
+        (lambda v: v.T, X, False, "np.sum(v.T) in place of v.T"),
+        (
+            co.checkpoint(_doubled),
+            ONE,
+            False,
+            "(w * 2.0)[0] or np.sum(w * 2.0) in place of w * 2.0",
+        ),
+        (_Model().loss, ONE, False, "w.T[0] or np.sum(w.T) in place of w.T"),
+        (_with_more, ONE, True, "out[0] or np.sum(out) in place of out"),
+        (_bounded, ONE, False, "_bounded(w, bound)[0] or np.sum(_bounded(w, bound))"),
+        (np.sin, X, False, "np.sum(value)"),
+        (np.sin, ONE, False, "value[0] or np.sum(value)"),
+    ],
+)
+def test_the_gradient_of_an_array(f: Any, x: Any, has_aux: bool, expected: str) -> None:
+    """The error shows the expression that the function returns, and the same without axes."""
+    graded: Any = co.grad  # its overloads know has_aux as a constant
+    with pytest.raises(co.GradientError) as caught:
+        graded(f, has_aux=has_aux)(x)
+    assert caught.value.do == f"return {expected}, or take vjp or jacrev"
 
 
 # ---- other packages ----

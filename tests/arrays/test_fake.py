@@ -140,7 +140,16 @@ def test_unknown_device() -> None:
         FakeArray((2,), device="gpu")
 
 
-@pytest.mark.parametrize("value", [[1.0], 3, None, "a"])
+@pytest.mark.parametrize("value", [True, 3, 1.5, 2j])
+def test_fake_like_of_a_number(value: Any) -> None:
+    """It is that of an array without axes, as for numpy.empty_like."""
+    expected = np.empty_like(value)
+    assert co.fake_like(value).dtype == expected.dtype
+    assert co.fake_like(value).shape == ()
+    assert co.fake_like(value, (2,), np.float32).strides == (4,)
+
+
+@pytest.mark.parametrize("value", [[1.0], None, "a"])
 def test_fake_like_of_no_array(value: Any) -> None:
     """fake_like takes arrays."""
     with pytest.raises(co.ArgumentError, match="is not an array"):

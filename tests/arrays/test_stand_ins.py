@@ -134,6 +134,14 @@ def filled_in_a_closure(x: Any) -> Any:
     return total()
 
 
+def lists_that_are_not_arrays(x: Any) -> Any:
+    out: Any = (None, np.zeros_like(x))
+    rest, _ = np.modf(x, out=out)
+    bins: Any = [np.sort(x[:2]), 3]
+    edges = np.histogram2d(A[0], A[1], bins=bins)[1]
+    return np.sum(rest * x) + np.sum(edges**2)
+
+
 def generated(x: Any) -> Any:
     def items() -> Iterator[Any]:
         for i in range(3):
@@ -212,6 +220,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "a keyword that is a list": lambda x: np.average(x, weights=[x[0], 1.0, x[1]]),
     "np.r_ of rows": lambda x: np.sum(np.r_[A * x, A[:1]] * A[:1]),
     "filled in a closure": filled_in_a_closure,
+    "lists that are not arrays": lists_that_are_not_arrays,
     "a generator": generated,
     "functions as values": through_values,
     "starred": starred,

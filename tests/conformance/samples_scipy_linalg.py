@@ -105,6 +105,21 @@ def _factors(la: Any) -> list[Sample]:
         Sample("linalg expm stack", la.expm, (0.3 * stack,), diff=(0,)),
         Sample("linalg expm complex", la.expm, (0.3 * z,), diff=(0,)),
     ]
+    steep, steep_z = 3.0 * np.eye(3) + 0.3 * a, 3.0 * np.eye(3) + 0.3 * z
+    right, bands = _matrix(3, 2), _matrix(4, 3)
+    bands[1] += 4.0
+    equation = np.eye(2) + 0.2 * _matrix(2, 2)
+    for name, matrix in (("", steep), (" complex", steep_z)):
+        args = (matrix, equation, right)
+        found += [
+            Sample(f"linalg sqrtm{name}", la.sqrtm, (matrix,), diff=(0,)),
+            Sample(
+                f"linalg solve_sylvester{name}", la.solve_sylvester, args, {}, (0, 1, 2)
+            ),
+        ]
+    for name, b in (("", right), (" vector", right[:, 0]), (" complex", right * 1j)):
+        solve = lambda ab, b: la.solve_banded((2, 1), ab, b)
+        found += [Sample(f"linalg solve_banded{name}", solve, (bands, b), {}, (0, 1))]
     c, r = _rng.normal(size=3), _rng.normal(size=4)
     w = c + 1j * r[:3]
     found += [

@@ -37,11 +37,12 @@ def refused(name: str, value: Any, why: str, do: str) -> Row:
 
 
 ARRAY = "pass an array, such as np.asarray(x)"
+NUMBER = f"{ARRAY}, or declare x: np.ndarray | int"
 ARRAYS = "pass arrays, such as [np.asarray(x), ...]"
 DEVICE = "pass the name of a known device, such as 'cpu'"
 
 CALLS: dict[str, Row] = {
-    "number for an array": refused("x", 3, "expects Array, got int 3", ARRAY),
+    "number for an array": refused("x", 3, "expects Array, got int 3", NUMBER),
     "list for an array": refused("x", [1.0], "expects Array, got list [1.0]", ARRAY),
     "None for an array": refused("x", None, "expects Array, got None", "pass an array, or declare x: Array | None"),
     "number for an optional array": refused("o", 3, "expects Array, got int 3", ARRAY),

@@ -249,3 +249,45 @@ def test_windows_of_other_lengths() -> None:
         for run in (value, lambda f: f(X)):
             with pytest.raises(ValueError, match=r"\w"):
                 run(lambda x, s=shape, a=axis: sliding_window_view(x, s, a))
+
+
+# ---- gradients of windows ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths", "axes"),
+    [
+        ((6, 7), (3, 2), (0, 1)),
+        ((6, 7), (2, 3), (1, 1)),
+        ((5,), (1,), (0,)),
+        ((5,), (0,), (0,)),
+        ((40,), (39,), (0,)),  # more places than windows
+        ((40,), (40,), (-1,)),
+        ((2, 5, 4), (2,), (1,)),
+        ((0, 5), (2,), (1,)),
+    ],
+)
+def test_gradients_of_windows(shape: Any, widths: Any, axes: Any) -> None:
+    """They add each window at its place, as index arrays would, in every form."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=shape)
+    places = sliding_window_view(np.arange(x.size).reshape(shape), widths, axes)
+    g = rng.normal(size=places.shape)
+    expected = np.zeros(x.size)
+    np.add.at(expected, places, g)
+    expected = expected.reshape(shape)
+
+    def f(x: Any, g: Any = g) -> Any:
+        return np.sum(sliding_window_view(x, widths, axes) * g)
+
+    batch = np.stack([x, 2.0 * x], 1)
+    for found in (
+        co.grad(f)(x),
+        co.compile(co.grad(f))(x),
+        co.vmap(co.grad(f), in_dims=1)(batch)[1],
+        co.vmap(lambda g: co.grad(lambda x: f(x, g))(x))(g[None])[0],
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-14)
+    assert co.eval_shape(co.grad(f), x).shape == shape
+    by_g = co.grad(lambda g: np.sum(co.grad(lambda x: f(x, g))(x) * x))(g)
+    np.testing.assert_allclose(by_g, x.ravel()[places])

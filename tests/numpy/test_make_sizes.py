@@ -84,6 +84,17 @@ def test_fake_arrays_have_such_sizes(name: str) -> None:
     assert len(compiled.graphs) == 2
 
 
+@pytest.mark.usefixtures("adapted")
+@pytest.mark.parametrize("name", ["zeros of two", "zeros by keywords", "empty"])
+def test_code_that_is_followed_does_not_ask_for_it(name: str) -> None:
+    """The call is found in the copy of the code, too."""
+    make = MAKERS[name]
+    graph = co.make_fx(lambda x: make(x, x.shape[0]), sizes={"x": ("n",)})(np.ones(5))
+    for length in (5, 0, 8):
+        expected = make(np.ones(length), length)
+        np.testing.assert_array_equal(graph(np.ones(length)), expected)
+
+
 def test_an_array_of_numpy_asks_for_the_number() -> None:
     """``like=`` a plain array makes a plain one, so its size is a number."""
     plain = np.ones(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,87 @@ def test_plain_arrays_are_scipys() -> None:
         ours.lu_solve(ours.lu_factor(A), B, 1),
         linalg.lu_solve(linalg.lu_factor(A), B, 1),
     )
+
+
+# ---- matrix equations, roots and banded systems ----
+
+
+def _bands(lower: int, upper: int) -> Any:
+    bands = np.random.default_rng(5).normal(size=(lower + upper + 1, 3))
+    bands[upper] += 8.0
+    return bands
+
+
+SQUARE = A @ A.T + np.eye(3)
+EQUATIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "solve_sylvester": (
+        lambda m, *args: m.solve_sylvester(*args),
+        (SQUARE, 2.0 * SQUARE[:2, :2], B),
+    ),
+    "sqrtm": (lambda m, a: m.sqrtm(a), (SQUARE,)),
+    **{
+        f"solve_banded {bands}": (
+            lambda m, ab, b, bands=bands: m.solve_banded(bands, ab, b),
+            (_bands(*bands), b),
+        )
+        for bands in ((1, 1), (0, 2), (2, 0), (0, 0), (3, 4))
+        for b in (B if bands == (1, 1) else B[:, 0],)
+    },
+}
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_equations(name: str) -> None:
+    """Values are SciPy's, derivatives central differences, also twice, batched, compiled."""
+    solve, args = EQUATIONS[name]
+    args = tuple(np.array(x) for x in args)
+    weights = np.random.default_rng(6).normal(size=np.shape(solve(linalg, *args)))
+
+    def total(*args: Any) -> Any:
+        return np.sum(weights * solve(ours, *args))
+
+    def plain(*args: Any) -> Any:
+        return np.sum(weights * solve(linalg, *args))
+
+    every = tuple(range(len(args)))
+    value, gradients = co.value_and_grad(total, argnums=every)(*args)
+    np.testing.assert_allclose(value, plain(*args), 1e-12)
+    for i, x in enumerate(args):
+        for place in np.ndindex(x.shape):
+            step = np.zeros(x.shape)
+            step[place] = 1e-6
+            ends = [(*args[:i], x + s, *args[i + 1 :]) for s in (step, -step)]
+            slope = (plain(*ends[0]) - plain(*ends[1])) / 2e-6
+            np.testing.assert_allclose(gradients[i][place], slope, 1e-5, 1e-7)
+        batch = (*args[:i], np.stack([x, 1.1 * x]), *args[i + 1 :])
+        dims: Any = tuple(0 if k == i else None for k in every)
+        found = co.vmap(total, in_dims=dims)(*batch)
+        want = [plain(*args[:i], scaled, *args[i + 1 :]) for scaled in batch[i]]
+        np.testing.assert_allclose(found, want, 1e-11)
+    forward = co.jacfwd(co.grad(total))(*args)
+    np.testing.assert_allclose(co.hessian(total)(*args), forward, 1e-6, 1e-8)
+    np.testing.assert_allclose(co.compile(total)(*args), plain(*args), 1e-12)
+    for dtype in (np.float32, np.complex64, int):
+        given = [np.round(x).astype(dtype) for x in args]
+        out = co.compile(lambda *g: solve(ours, *g))(*given)
+        want = solve(linalg, *given)
+        assert (out.dtype, out.strides) == (want.dtype, want.strides)
+        np.testing.assert_allclose(out, want, 1e-4)
+
+
+def test_equations_that_do_not_fit() -> None:
+    """Shapes are checked, and a real matrix with a complex root is refused."""
+    calls: list[Callable[[Any], Any]] = [
+        lambda a: ours.solve_sylvester(a, np.eye(2), np.ones((2, 3))),
+        lambda a: ours.sqrtm(a[:2]),
+        lambda a: ours.solve_banded((1, 2), a, np.ones(3)),
+    ]
+    for call in calls:
+        with pytest.raises(co.ShapeError, match=r"scipy\.linalg"):
+            co.eval_shape(call, A)
+    with pytest.raises(co.GradientError, match="root of this real matrix is complex"):
+        co.grad(lambda a: np.sum(ours.sqrtm(a)))(-np.eye(2))
+    numbers = np.array([-1.0 + 0.5j, 2.0 - 1.0j])
+    by_matrix = co.vjp(ours.sqrtm, np.diag(numbers))[1](np.eye(2, dtype=complex))[0]
+    by_number = co.vjp(np.sqrt, numbers)[1](np.ones(2, complex))[0]
+    np.testing.assert_allclose(np.diag(by_matrix), by_number)

@@ -108,6 +108,116 @@ def test_parameters_are_named() -> None:
         co.grad(lambda x: np.sum(stats.norm.logpdf(x, 1.0, loc=1.0, scal=2.0)))(x)
 
 
+def _moments(name: str) -> list[str]:
+    found = ["mean", "var", "std", "entropy", "median"]
+    if name in ("poisson", "binom", "bernoulli"):
+        found.remove("median")
+    if name in ("poisson", "binom"):
+        found.remove("entropy")
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_moments_and_entropy(name: str) -> None:
+    """Values are SciPy's, in and out of range; derivatives are central differences."""
+    shape = np.array([0.5, 1.0, 1.5, 2.5, 99.0, 101.0, 251.0, -1.0, 0.0, NAN])
+    shape = np.array([0.0, 0.2, 1.0, 1.1]) if name == "bernoulli" else shape
+    for place in [{"loc": 0.3}, *PLACES[1:] * (name not in ("poisson", "binom"))]:
+        if name == "bernoulli" and "scale" in place:
+            continue
+        parameters = {**SHAPES[name], **place}
+        wide = [np.full(shape.shape, v) for v in parameters.values()]
+        wide[0] = shape if SHAPES[name] else wide[0]
+        for method in _moments(name):
+            theirs_, ours_ = (
+                getattr(getattr(m, name), method) for m in (theirs, stats)
+            )
+
+            def call(*values: Any, f: Any = ours_) -> Any:
+                return f(**dict(zip(parameters, values, strict=True)))  # noqa: B023
+
+            with np.errstate(all="ignore"):
+                want = theirs_(**dict(zip(parameters, wide, strict=True)))
+                found = co.vmap(call)(*wide)
+            np.testing.assert_allclose(found, want, 1e-11, err_msg=f"{method} {place}")
+            if place.get("scale") == -1.0:
+                continue
+            point = [np.float64(v) for v in parameters.values()]
+            followed = range(len(point))
+            if method == "median" and name in ("t", "gamma", "chi2", "beta"):
+                followed = range(len(SHAPES[name]), len(point))
+                with pytest.raises(co.NoDerivativeError, match="in closed form"):
+                    co.grad(call)(*point)
+            slopes: Any = co.grad(call, argnums=tuple(followed))(*point)
+            for i, slope in zip(followed, slopes, strict=True):
+                if name == "binom" and i == 0:
+                    continue  # SciPy takes whole numbers alone
+                if np.isnan(theirs_(**parameters)):
+                    continue
+                ends = [
+                    [*point[:i], point[i] + h, *point[i + 1 :]] for h in (1e-6, -1e-6)
+                ]
+                high, low = (
+                    theirs_(**dict(zip(parameters, e, strict=True))) for e in ends
+                )
+                np.testing.assert_allclose(slope, (high - low) / 2e-6, 1e-6, 1e-8)
+            compiled = co.compile(call)(*point)
+            np.testing.assert_allclose(compiled, theirs_(**parameters), 1e-12)
+            assert co.eval_shape(call, *point).shape == ()
+
+
+def test_methods_that_only_scipy_has() -> None:
+    """They are refused by name, also of a distribution with its parameters."""
+    with pytest.raises(
+        co.UnknownNameError, match="poisson has no method 'entropy'"
+    ) as e:
+        co.grad(lambda mu: stats.poisson.entropy(mu))(2.0)
+    assert e.value.do == "sum -pmf(k) * logpmf(k) over the values k"
+    calls: list[Any] = [
+        lambda: stats.norm.rvs(size=3),
+        lambda: stats.norm(1.0).rvs(size=3),
+        lambda: stats.multivariate_normal.rvs(),
+        lambda: stats.binom.ppf(0.5, 3, 0.1),
+        lambda: stats.multivariate_normal(cov=2.0).cdf(1.0),
+    ]
+    for call in calls:
+        with pytest.raises(
+            co.UnknownNameError, match=r"^scipy.stats.\w+ has no method"
+        ):
+            call()
+    assert not hasattr(stats.norm, "other")
+    assert stats.gamma(2.0, scale=3.0).mean() == 6.0
+    assert co.grad(lambda a: stats.gamma(a, scale=3.0).var())(2.0) == 9.0
+
+
+def test_the_entropy_of_the_multivariate_normal() -> None:
+    """It is SciPy's for matrices, diagonals and numbers, and half the inverse is its slope."""
+    root = np.array([[1.0, 0.0, 0.0], [0.4, 1.2, 0.0], [-0.3, 0.1, 0.8]])
+    normal, cov = stats.multivariate_normal, root @ root.T
+    mean = np.arange(3.0)
+    for given in (cov, np.diag(cov), 2.0):
+        want = theirs.multivariate_normal.entropy(mean, given)
+        value, slope = co.value_and_grad(lambda c: normal.entropy(mean, c))(given)
+        np.testing.assert_allclose(value, want, 1e-14)
+        np.testing.assert_allclose(normal(mean, given).entropy(), want, 1e-14)
+        inverse = np.linalg.inv(given) if np.ndim(given) == 2 else 1.0 / given
+        # A number is three elements of the diagonal.
+        want = 0.5 * inverse * (1 if np.ndim(given) else 3)
+        np.testing.assert_allclose(_symmetric(slope), want, 1e-12)
+    stacked = np.stack([cov, 2.0 * cov])
+    want = [theirs.multivariate_normal.entropy(mean, c) for c in stacked]
+    found = co.vmap(lambda c: normal.entropy(cov=c))(stacked)
+    np.testing.assert_allclose(found, want, 1e-14)
+    np.testing.assert_allclose(co.compile(normal.entropy)(mean, cov), want[0], 1e-14)
+    with pytest.raises(co.ShapeError, match="a mean of 2 elements"):
+        co.grad(lambda c: normal.entropy(np.ones(2), c))(cov)
+
+
+def _symmetric(slope: Any) -> Any:
+    """Spread the slope in the lower triangle over both."""
+    return (slope + slope.T) / 2 if np.ndim(slope) == 2 else slope
+
+
 def test_no_derivative_in_closed_form() -> None:
     """It raises, and is not 0."""
     with pytest.raises(co.NoDerivativeError, match="no derivative by 'a'"):

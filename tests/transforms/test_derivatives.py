@@ -681,3 +681,55 @@ def test_jacobians_equal_the_complex_step(name: str, function: str) -> None:
     columns = [np.imag(SHARED[function](np, row)) / 1e-200 for row in steps]
     found = JACOBIANS[name](lambda x: SHARED[function](np, x))(Y)
     assert_allclose(found, np.stack(columns, axis=1), rtol=1e-12, atol=1e-15)
+
+
+# ---- numbers for operators ----
+
+
+def _cubed(name: str, annotation: Any) -> Any:
+    def cube(x: Any) -> Any:
+        return np.asarray(x) ** 3
+
+    cube.__annotations__ = {"x": annotation, "return": np.ndarray}
+    op: Any = co.custom_op(f"numbers::{name}", cube, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    op.register_autograd(
+        lambda ctx, g: g * 3.0 * ctx.saved_arrays[0] ** 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    op.register_vmap(lambda info, in_dims, x: (op(x), in_dims[0]))
+    return op
+
+
+NUMBER_CALLS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda op: op(2.0),
+    "grad": lambda op: co.grad(op)(2.0),
+    "value_and_grad": lambda op: co.value_and_grad(op)(2.0),
+    "vjp": lambda op: co.vjp(op, 2.0),
+    "jvp": lambda op: co.jvp(op, (2.0,), (1.0,)),
+    "linearize": lambda op: co.linearize(op, 2.0),
+    "jacrev": lambda op: co.jacrev(op)(2.0),
+    "jacfwd": lambda op: co.jacfwd(op)(2.0),
+    "hessian": lambda op: co.hessian(op)(2.0),
+    "hvp": lambda op: co.hvp(op, 2.0, 1.0),
+    "grad of grad": lambda op: co.grad(co.grad(op))(2.0),
+    "vmap": lambda op: co.vmap(lambda y: op(2.0) * y)(np.ones(2)),
+    "make_fx": lambda op: co.make_fx(op)(2.0),
+    "compile": lambda op: co.compile(op)(2.0),
+    "compiled grad": lambda op: co.compile(co.grad(op))(2.0),
+}
+
+
+@pytest.mark.parametrize("name", NUMBER_CALLS)
+def test_an_operator_of_arrays_refuses_numbers(name: str) -> None:
+    """In every transform as in a call; with the annotation of the remedy it takes them."""
+    number = next(_numbers)
+    with pytest.raises(
+        co.ArgumentError, match=r"expects Array, got float 2\.0"
+    ) as caught:
+        NUMBER_CALLS[name](_cubed(f"array{number}", np.ndarray))
+    assert caught.value.do == (
+        "pass an array, such as np.asarray(x), or declare x: np.ndarray | float"
+    )
+    NUMBER_CALLS[name](_cubed(f"both{number}", np.ndarray | float))
+    assert co.grad(lambda x: co.ops.np.sin(x))(0.0) == 1.0

@@ -19,6 +19,7 @@ from typing import (
 import numpy as np
 
 from customop.arrays.array import is_inexact, is_real_float
+from customop.arrays.corrections import result_correction
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     abbreviated,
@@ -56,6 +57,7 @@ from customop.transforms.values import (
     carried,
     carry_for,
     check_carried,
+    check_numbers,
     check_outputs,
     chosen,
     inputs_of,
@@ -451,6 +453,7 @@ def _value_and_grad_of(
     subject = subject_of(fn)
 
     def value_and_grad_of(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        check_numbers(fn, args)
         interpreter = interpreter_for(subject)
         interpreter.fn = fn
         given: list[Any] = list(args)
@@ -473,7 +476,7 @@ def _value_and_grad_of(
             else:
                 result = call_reading(fn, interpreter.describe, args, kwargs, at, given)
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
-        found = _gradients(interpreter, out, name)
+        found = _gradients(interpreter, out, name, has_aux)
         fresh = Fresh()
         grads = tuple([_collect(item, found, fresh) for item in inputs])
         value: Any = interpreter.take_out(out) if takes_value else None
@@ -515,7 +518,9 @@ def _collect(item: Any, found: dict[Leaf, Any], fresh: Fresh) -> Any:
     return unflatten(structure, [fresh(or_zeros(found.get(n), v)) for n, v in pairs])
 
 
-def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, Any]:
+def _gradients(
+    interpreter: GradInterpreter, out: Any, name: str, has_aux: bool
+) -> dict[Leaf, Any]:
     """Return gradients of a value without axes, by leaf."""
     if isinstance(out, GradTracer) and out.interpreter is interpreter:
         value = out.below
@@ -528,8 +533,8 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
             return found
     inner = _alone_in(out)
     if inner is not None:
-        return _gradients(interpreter, inner, name)
-    _check_value(out, name)
+        return _gradients(interpreter, inner, name, has_aux)
+    _check_value(interpreter, out, name, has_aux)
     interpreter.note_constant()
     return {}
 
@@ -553,7 +558,9 @@ def _alone_in(out: Any) -> Any:
     return leaves[0] if len(leaves) == 1 and leaves[0] is not out else None
 
 
-def _check_value(out: Any, name: str) -> None:
+def _check_value(
+    interpreter: GradInterpreter, out: Any, name: str, has_aux: bool
+) -> None:
     """Raise unless `out` is a real float without axes."""
     if not is_array(out) and not isinstance(out, float | int):
         raise GradientError(
@@ -565,16 +572,19 @@ def _check_value(out: Any, name: str) -> None:
         raise GradientError(
             f"grad of {name}: the value is {abbreviated(out)}, must be a real float"
             " without axes",
-            do=_real_value(tuple(shape), dtype),
+            do=_real_value(interpreter, tuple(shape), dtype, has_aux),
         )
 
 
-def _real_value(shape: tuple[int, ...], dtype: Any) -> str:
+def _real_value(
+    interpreter: GradInterpreter, shape: tuple[int, ...], dtype: Any, has_aux: bool
+) -> str:
     """Return how a function can give a value that has a gradient."""
     if is_real_float(dtype):
-        first = f"x[{', '.join(['0'] * len(shape))}]"
-        value = f"{first} or np.sum(x)" if set(shape) == {1} else "np.sum(x)"
-        return f"return {value}, or take vjp or jacrev"
+        first = [f"{{operand}}[{', '.join(['0'] * len(shape))}]"]
+        changes = first * (set(shape) == {1}) + ["{np}.sum({value})"]
+        found = result_correction(interpreter.fn, changes, has_aux)
+        return f"{found}, or take vjp or jacrev"
     if is_inexact(dtype):
         return "use real(x) or abs(x), or take vjp or jacrev"
     return NO_INTEGERS
@@ -644,6 +654,7 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     ((np.float64(20.0), np.float64(30.0)), 'aux')
     """
     check_function("vjp", fn)
+    check_numbers(fn, primals)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "vjp", fn
     try:

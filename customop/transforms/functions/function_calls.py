@@ -365,6 +365,15 @@ def check_below(table: FunctionTable, top: Interpreter, values: Arrays) -> None:
         raise _not_closed(table, intruder)
 
 
+def check_no_others(table: FunctionTable, values: Arrays, found: Arrays) -> None:
+    """Raise if what was found belongs to a transform to which no value belongs."""
+    known = {id(one) for v in values for one in _interpreters(v)}
+    for value in found:
+        for one in _interpreters(value):
+            if id(one) not in known:
+                raise _not_closed(table, one)
+
+
 def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
     """Return a transform at or above the level of `top` that a value uses, or None."""
     found: Interpreter | None = highest(None, values)

@@ -34,7 +34,7 @@ from customop.errors import GradientError, check_function, place
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.derivatives import jacfwd
 from customop.transforms.functions.custom import custom_vjp
-from customop.transforms.functions.function_calls import moves
+from customop.transforms.functions.function_calls import check_no_others, moves
 from customop.transforms.jvp import jvp
 
 P = ParamSpec("P")
@@ -210,7 +210,11 @@ class _Root(custom_vjp[..., Any]):
 
         @wraps(run)
         def found(*args: Any, **kwargs: Any) -> Any:
-            return self._checked(run(*args, **kwargs))
+            x = self._checked(run(*args, **kwargs))
+            # A solver that only compares values would lose those that `f` closes over.
+            equations = flatten(self.residual(x, *args[1:], **kwargs))[0]
+            check_no_others(self.table, flatten((x, args, kwargs))[0], equations)
+            return x
 
         super().__init__(found)
         self.residual: Fn = residual

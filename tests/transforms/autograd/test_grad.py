@@ -219,7 +219,7 @@ def test_a_python_complex_is_an_array_without_axes() -> None:
         (
             lambda x: x,
             "the value is f64[3], must be a real float",
-            "return np.sum(x), or",
+            "return np.sum(result(x)) in place of",
         ),
         (
             lambda x: np.sum(x * 1j),

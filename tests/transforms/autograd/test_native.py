@@ -50,8 +50,8 @@ def test_native_with_branches_on_values() -> None:
 
     op = co.custom_op("grads::abs_cube", cube, mutates_args=())
     op.register_autograd(co.native)
-    assert [co.grad(op)(v) for v in (2.0, -2.0)] == [12.0, -12.0]
-    assert [co.grad(co.grad(op))(v) for v in (2.0, -2.0)] == [12.0, 12.0]
+    assert [co.grad(op)(v) for v in np.array([2.0, -2.0])] == [12.0, -12.0]
+    assert [co.grad(co.grad(op))(v) for v in np.array([2.0, -2.0])] == [12.0, 12.0]
 
 
 def test_native_nested_twice() -> None:

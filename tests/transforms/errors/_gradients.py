@@ -179,7 +179,7 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "grad of values: the value is f64[2], must be a real float without axes\n"
-        "  do: return np.sum(x), or take vjp or jacrev",
+        "  do: return np.sum(x * x) in place of x * x, or take vjp or jacrev",
     ),
     "grad of a complex value": (
         lambda: graded(complex_loss),

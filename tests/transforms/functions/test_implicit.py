@@ -270,3 +270,28 @@ def test_values_that_are_not_arguments() -> None:
 
     with pytest.raises(co.GradientError, match="'b'"):
         co.grad(loss, (0, 1))(7.0, 1.0)
+
+
+def test_a_value_that_is_not_an_argument() -> None:
+    """A solver that only compares would lose it: it is refused, an argument is not."""
+
+    def bisected(g: Any, guess: Any) -> Any:
+        low, high = 0.0, 10.0
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if g(middle) > 0 else (middle, high)
+        return low
+
+    def closed(a: Any) -> Any:
+        return co.custom_root(lambda x: x * x - a, bisected)(1.0)
+
+    for run in (lambda: co.grad(closed)(4.0), lambda: co.jvp(closed, (4.0,), (1.0,))):
+        with pytest.raises(co.GradientError, match="uses 'a', a value of") as caught:
+            run()
+        assert caught.value.do == "pass 'a' as an argument"
+    root = co.custom_root(lambda x, a: x * x - a, bisected)
+    np.testing.assert_allclose(co.grad(lambda a: root(1.0, a))(4.0), 0.25)
+    with pytest.raises(co.GradientError, match=r"custom_fixed_point::\S+ uses 'a'"):
+        co.grad(lambda a: co.custom_fixed_point(lambda x: x * a, lambda g, x: x)(1.0))(
+            4.0
+        )
