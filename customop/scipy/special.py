@@ -2,6 +2,23 @@
 
 The ufuncs here are SciPy's own; they call operators after this module is imported. The
 functions have SciPy's parameters.
+
+Examples
+--------
+>>> import numpy as np, customop as co
+>>> from customop.scipy import special
+>>> co.grad(special.erf)(0.0).round(6)
+np.float64(1.128379)
+
+Entropies, and how far one distribution is from another:
+
+>>> p, q = np.array([0.5, 0.5]), np.array([0.25, 0.75])
+>>> co.grad(lambda p: np.sum(special.entr(p)))(p).round(6)
+array([-0.306853, -0.306853])
+>>> co.grad(lambda q: np.sum(special.rel_entr(p, q)))(q).round(6)
+array([-2.      , -0.666667])
+>>> co.grad(lambda q: np.sum(special.kl_div(p, q)))(q).round(6)
+array([-1.      ,  0.333333])
 """
 
 from __future__ import annotations
