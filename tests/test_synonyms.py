@@ -130,3 +130,30 @@ def test_other_parameters_are_pythons_error() -> None:
     """A parameter that no library has is refused as Python refuses it."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'argument'"):
         co.grad(np.sum, argument=1)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        ("at", "y[i] += value"),
+        ("clone", "x.copy()"),
+        ("cpu", "x itself"),
+        ("detach", "stop_gradient(x)"),
+        ("double", "x.astype(np.float64)"),
+        ("float", "x.astype(np.float32)"),
+        ("norm", "np.linalg.norm(x)"),
+        ("permute", "np.transpose(x, axes)"),
+        ("pow", "x**n"),
+        ("requires_grad_", "grad differentiates by the arguments"),
+        ("unsqueeze", "np.expand_dims(x, axis)"),
+    ],
+)
+def test_methods(theirs: str, words: str) -> None:
+    """The error for a method that arrays have elsewhere says what to write."""
+
+    def loss(x: Any) -> Any:
+        assert not hasattr(x, theirs)
+        return np.sum(getattr(x, theirs))
+
+    with pytest.raises(co.UnknownNameError, match=re.escape(words)):
+        co.grad(loss)(np.ones(2))
