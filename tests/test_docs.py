@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import codeop
 import doctest
 import importlib
 import importlib.util
+import inspect
+import itertools
 import os
 import re
 import shlex
@@ -531,6 +534,29 @@ def test_figures_are_those_of_the_stored_run(name: str) -> None:
 _LOADS_SCIPY = ("customop.arrays.math_functions", "customop.arrays.scipy_functions")
 
 
+def of_values(module: Any) -> Iterator[doctest.DocTest]:
+    """Yield the texts below assignments, which pages and editors show as docstrings."""
+    statements = ast.parse(inspect.getsource(module)).body
+    for value, text in itertools.pairwise(statements):
+        match value, text:
+            case ast.AnnAssign(), ast.Expr(ast.Constant(str(words))):
+                name = f"{module.__name__}.{ast.unparse(value.target)}"
+                parser = doctest.DocTestParser()
+                yield parser.get_doctest(words, {}, name, module.__file__, text.lineno)
+
+
+def test_examples_of_values_are_run() -> None:
+    """A wrong number in the text below an assignment is seen."""
+    stats = pytest.importorskip("customop.scipy.stats", reason="scipy is not installed")
+    found = {test.name.rpartition(".")[2]: test for test in of_values(stats)}
+    assert {name for name, test in found.items() if len(test.examples) > 2} == {
+        name for name in stats.__all__ if name.islower()
+    }
+    test = found["uniform"]
+    test.examples[-1].want = "np.float64(-0.5)\n"
+    assert "np.float64(-0.25)" in "".join(run_doctest(test))
+
+
 @pytest.mark.usefixtures("own_kinds_here")
 @pytest.mark.parametrize("name", modules())
 def test_docstring_examples(name: str) -> None:
@@ -540,7 +566,7 @@ def test_docstring_examples(name: str) -> None:
     module = importlib.import_module(name)
     failures = [
         "".join(said)
-        for test in doctest.DocTestFinder().find(module)
+        for test in (*doctest.DocTestFinder().find(module), *of_values(module))
         if (said := run_doctest(test))
     ]
     assert failures == []

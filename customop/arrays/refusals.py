@@ -217,8 +217,18 @@ ABSENT: dict[str, str] = {
     "hex": _NUMBER,
     "is_integer": "use x == np.floor(x)",
     # ---- other libraries ----
+    "at": "use y = x.copy(), and y[i] = value, y[i] += value and the like",
+    "clone": "use x.copy()",
+    "cpu": "use x itself",
     "detach": "use stop_gradient(x)",
+    "double": "use x.astype(np.float64)",
+    "float": "use x.astype(np.float32)",
+    "norm": "use np.linalg.norm(x)",
     "numpy": "use stop_gradient(x)",
+    "permute": "use np.transpose(x, axes)",
+    "pow": "use x**n",
+    "requires_grad_": "use x itself: grad differentiates by the arguments of the function",
+    "unsqueeze": "use np.expand_dims(x, axis)",
     "value": "use stop_gradient(x), or in an interpreter x.below",
 }
 

@@ -119,6 +119,7 @@ def compile(  # noqa: A001  # the usual name
     donate_argnames="leave it out: memory of values that are not needed is used again",
     fullgraph="leave it out: a function is one graph, or fallback=True runs it as it is",
     dynamic='write sizes={"x": ("n", None)} for lengths that vary from the first call on',
+    nopython="leave it out: what cannot be captured is an error",
     mode='leave it out, or write backend="numpy" for code that is made in less time',
 )
 def compile(  # noqa: A001  # the usual name

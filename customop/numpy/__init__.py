@@ -5,7 +5,18 @@ simplest table; `rules` has what the tables share. A new function is an
 operator in the file of its theme, and a name in the table below.
 """
 
+from typing import TYPE_CHECKING, Any
+
 __all__ = ["MODULES"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(
+            f"module 'customop.numpy' has no attribute '{name}'"
+            "\n  do: import numpy as np: its functions work in transforms"
+        )
+
 
 # Module -> the NumPy functions that it registers. A module is imported when a traced or
 # fake array first meets one of them, or when operators are listed; `ufuncs` even makes its

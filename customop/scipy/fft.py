@@ -84,6 +84,8 @@ Examples
 >>> x = np.array([1.0, 2.0])
 >>> co.grad(lambda x: np.sum(np.abs(fft.{name}(x)) ** 2))(x)
 array([{slopes}])
+>>> fft.{name}(np.ones((3, 2)), n=4, axis=0, norm="ortho").shape
+({length}, 2)
 """
 
 
@@ -105,7 +107,9 @@ def _of_one(name: str, what: str, slopes: str) -> Callable[..., Any]:
             return function(x, n, axis, norm, overwrite_x, workers, plan=plan)
         return transform(x, n, axis, norm)
 
-    return _named(call, name, _OF_ONE.format(name=name, what=what, slopes=slopes))
+    length = 3 if name in ("rfft", "ihfft") else 4  # of a half spectrum, or of all
+    doc = _OF_ONE.format(name=name, what=what, slopes=slopes, length=length)
+    return _named(call, name, doc)
 
 
 def _named(call: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
@@ -147,6 +151,8 @@ Examples
 >>> x = np.array([[1.0, 2.0]])
 >>> co.grad(lambda x: np.sum(np.abs(fft.{name}(x)) ** 2))(x)
 array([[{slopes}]])
+>>> fft.{name}(np.ones((2, 3, 5)), s=(4, 4), axes=(0, 1), norm="ortho").shape
+(4, {length}, 5)
 """
 
 
@@ -172,7 +178,15 @@ def _of_many(name: str, what: str, slopes: str) -> Callable[..., Any]:
         return transform(x, s, axes, norm)
 
     said = "The last two by default." if default else "All by default."
-    doc = _OF_MANY.format(name=name, what=what, slopes=slopes, axes=said)
+    length = 3 if name.startswith("rfft") else 4  # of a half spectrum, or of all
+    words = {
+        "name": name,
+        "what": what,
+        "slopes": slopes,
+        "axes": said,
+        "length": length,
+    }
+    doc = _OF_MANY.format(**words)
     return _named(call, name, doc)
 
 
@@ -243,6 +257,8 @@ Examples
 >>> x = np.array([1.0, 2.0])
 >>> co.grad(lambda x: np.sum(fft.{name}(x, norm="ortho") ** 2))(x)
 array([2., 4.])
+>>> fft.{name}(np.ones((3, 2)), type=1, n=4, axis=0).shape
+(4, 2)
 """
 
 
@@ -315,6 +331,8 @@ Examples
 >>> x = np.array([[1.0, 2.0]])
 >>> co.grad(lambda x: np.sum(fft.{name}(x, norm="ortho") ** 2))(x)
 array([[2., 4.]])
+>>> fft.{name}(np.ones((2, 3, 5)), type=1, s=(4, 4), axes=(0, 1)).shape
+(4, 4, 5)
 """
 
 

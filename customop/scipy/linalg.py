@@ -136,6 +136,8 @@ def solve(
     >>> a = np.array([[2.0, 0.0], [0.0, 4.0]])
     >>> co.grad(lambda b: linalg.solve(a, b).sum())(np.ones(2))
     array([0.5 , 0.25])
+    >>> linalg.solve(np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 8.0]), assume_a="pos").round(6)
+    array([1.5, 1. ])
     """
     if is_plain(a, b):
         options = overwrite_a, overwrite_b, check_finite, assume_a, transposed
@@ -237,6 +239,9 @@ def cholesky(
     >>> from customop.scipy import linalg
     >>> co.grad(lambda a: linalg.cholesky(a)[0, 0])(np.array([[4.0]]))
     array([[0.25]])
+    >>> linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    array([[2., 0.],
+           [1., 2.]])
     """
     if is_plain(a):
         return linalg.cholesky(a, lower, overwrite_a, check_finite)
@@ -275,6 +280,9 @@ def cho_factor(
     >>> co.grad(energy)(2.0 * np.eye(2))
     array([[-0.25, -0.5 ],
            [ 0.  , -0.25]])
+    >>> linalg.cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)[0]
+    array([[2., 2.],
+           [1., 2.]])
     """
     if is_plain(a):
         return linalg.cho_factor(a, lower, overwrite_a, check_finite)

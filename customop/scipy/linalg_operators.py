@@ -386,6 +386,8 @@ def solve_triangular(
     >>> co.jacrev(lambda b: linalg.solve_triangular(a, b, lower=True))(np.ones(2))
     array([[ 0.5  ,  0.   ],
            [-0.125,  0.25 ]])
+    >>> linalg.solve_triangular(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([2.0, 9.0]), trans=1)
+    array([1., 2.])
     """
     if is_plain(a, b):
         options = trans, lower, unit_diagonal, overwrite_b, check_finite
@@ -472,6 +474,9 @@ def lu_solve(
     >>> factors = linalg.lu_factor(np.array([[0.0, 2.0], [4.0, 0.0]]))
     >>> co.grad(lambda b: linalg.lu_solve(factors, b)[0])(np.ones(2))
     array([0.  , 0.25])
+    >>> factors = linalg.lu_factor(np.array([[1.0, 2.0], [4.0, 4.0]]))
+    >>> linalg.lu_solve(factors, np.array([5.0, 6.0]), trans=1).round(6)
+    array([1., 1.])
     """
     packed, places = lu_and_piv
     if is_plain(packed, places, b):
@@ -534,6 +539,9 @@ def lu(
     >>> co.grad(lambda a: linalg.lu(a)[2][1, 1])(np.array([[2.0, 1.0], [1.0, 3.0]]))
     array([[ 0.25, -0.5 ],
            [-0.5 ,  1.  ]])
+    >>> linalg.lu(np.array([[1.0, 2.0], [4.0, 4.0]]), permute_l=True)[0]
+    array([[0.25, 1.  ],
+           [1.  , 0.  ]])
     """
     if is_plain(a):
         options = permute_l, overwrite_a, check_finite, p_indices
@@ -624,6 +632,9 @@ def toeplitz(c: Any, r: Any = None) -> Array:
     >>> from customop.scipy import linalg
     >>> co.grad(lambda c: linalg.toeplitz(c).sum())(np.ones(3))
     array([3., 4., 2.])
+    >>> linalg.toeplitz([1.0, 2.0], r=[1.0, 3.0, 4.0])
+    array([[1., 3., 4.],
+           [2., 1., 3.]])
     """
     if is_plain(c, r):
         return linalg_special_matrices.toeplitz(c, r)
@@ -683,6 +694,9 @@ def hankel(c: Any, r: Any = None) -> Array:
     >>> from customop.scipy import linalg
     >>> co.grad(lambda c: linalg.hankel(c).sum())(np.ones(3))
     array([1., 2., 3.])
+    >>> linalg.hankel([1.0, 2.0], r=[2.0, 3.0, 4.0])
+    array([[1., 2., 3.],
+           [2., 3., 4.]])
     """
     if is_plain(c, r):
         return linalg_special_matrices.hankel(c, r)

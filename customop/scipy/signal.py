@@ -163,6 +163,8 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Ar
     >>> kernel = np.array([1.0, 10.0])
     >>> co.grad(lambda x: signal.convolve(x, kernel, "valid")[0])(np.ones(3))
     array([10.,  1.,  0.])
+    >>> signal.convolve(np.arange(4.0), np.ones(2), mode="valid")
+    array([1., 3., 5.])
     """
     in1, in2 = as_array(in1), as_array(in2)
     if is_plain(in1, in2):
@@ -273,6 +275,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Arr
     >>> slope = co.grad(lambda x: signal.fftconvolve(x, kernel, "same").sum())
     >>> slope(np.ones(3)).round(6)
     array([11., 11.,  1.])
+    >>> signal.fftconvolve(np.ones((2, 3)), np.ones((1, 2)), mode="valid", axes=1).round(6)
+    array([[2., 2.],
+           [2., 2.]])
     """
     in1, in2 = as_array(in1), as_array(in2)
     if is_plain(in1, in2):
@@ -320,6 +325,8 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     >>> kernel = np.array([1.0, 10.0])
     >>> co.grad(lambda x: signal.correlate(x, kernel, "valid")[0])(np.ones(3))
     array([ 1., 10.,  0.])
+    >>> signal.correlate(np.arange(4.0), np.ones(2), mode="same")
+    array([0., 1., 3., 5.])
     """
     in1, in2 = as_array(in1), as_array(in2)
     if is_plain(in1, in2):

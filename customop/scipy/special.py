@@ -2,6 +2,23 @@
 
 The ufuncs here are SciPy's own; they call operators after this module is imported. The
 functions have SciPy's parameters.
+
+Examples
+--------
+>>> import numpy as np, customop as co
+>>> from customop.scipy import special
+>>> co.grad(special.erf)(0.0).round(6)
+np.float64(1.128379)
+
+Entropies, and how far one distribution is from another:
+
+>>> p, q = np.array([0.5, 0.5]), np.array([0.25, 0.75])
+>>> co.grad(lambda p: np.sum(special.entr(p)))(p).round(6)
+array([-0.306853, -0.306853])
+>>> co.grad(lambda q: np.sum(special.rel_entr(p, q)))(q).round(6)
+array([-2.      , -0.666667])
+>>> co.grad(lambda q: np.sum(special.kl_div(p, q)))(q).round(6)
+array([-1.      ,  0.333333])
 """
 
 from __future__ import annotations
@@ -221,6 +238,8 @@ def zeta(x: Any, q: Any = None) -> Array:
     >>> from customop.scipy import special
     >>> co.grad(lambda q: special.zeta(2.0, q))(np.array(1.0))
     np.float64(-2.40411380631...)
+    >>> co.grad(lambda q: special.zeta(3.0, q=q))(2.0).round(6)
+    np.float64(-0.24697)
     """
     if is_plain(x, q):
         return special.zeta(x, q)
@@ -340,6 +359,8 @@ def logsumexp(
     >>> from customop.scipy import special
     >>> co.grad(special.logsumexp)(np.array([1000.0, 1000.0]))
     array([0.5, 0.5])
+    >>> special.logsumexp(np.zeros((2, 3)), axis=1, b=[1.0, 1.0, 2.0]).round(6)
+    array([1.386294, 1.386294])
     """
     if is_plain(a, b):
         return special.logsumexp(a, axis, b, keepdims, return_sign)
@@ -392,6 +413,9 @@ def softmax(x: Any, axis: Any = None) -> Array:
     >>> co.jacrev(special.softmax)(np.zeros(2))
     array([[ 0.25, -0.25],
            [-0.25,  0.25]])
+    >>> special.softmax(np.zeros((2, 4)), axis=0)
+    array([[0.5, 0.5, 0.5, 0.5],
+           [0.5, 0.5, 0.5, 0.5]])
     """
     if is_plain(x):
         return special.softmax(x, axis)
@@ -421,6 +445,9 @@ def log_softmax(x: Any, axis: Any = None) -> Array:
     >>> co.jacrev(special.log_softmax)(np.zeros(2))
     array([[ 0.5, -0.5],
            [-0.5,  0.5]])
+    >>> special.log_softmax(np.zeros((2, 3)), axis=0).round(6)
+    array([[-0.693147, -0.693147, -0.693147],
+           [-0.693147, -0.693147, -0.693147]])
     """
     if is_plain(x):
         return special.log_softmax(x, axis)

@@ -106,6 +106,17 @@ norm: Continuous = Continuous(
         entropy=lambda: _NORMAL_ENTROPY,
     ),
 )
+"""The normal distribution: `loc` is its mean, `scale` its standard deviation.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.norm.logpdf)(3.0, loc=1.0, scale=2.0)
+np.float64(-0.5)
+>>> co.grad(lambda scale: stats.norm.cdf(1.0, scale=scale))(2.0).round(6)
+np.float64(-0.088016)
+"""
 
 
 def _student_density(x: Any, df: Any) -> Any:
@@ -150,6 +161,17 @@ t: Continuous = Continuous(
     ("df",),
     is_valid=_positive,
 )
+"""Student's t distribution with `df` degrees of freedom.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.t.logpdf)(1.0, 3.0)
+np.float64(-1.0)
+>>> co.grad(lambda df: stats.t.logpdf(1.0, df))(3.0).round(6)
+np.float64(0.049306)
+"""
 
 
 def _cauchy_quantile(q: Any) -> Any:
@@ -169,6 +191,17 @@ cauchy: Continuous = Continuous(
         entropy=lambda: math.log(4.0 * math.pi),
     ),
 )
+"""The Cauchy distribution: `loc` is its median, `scale` half of its width at half height.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.cauchy.logpdf)(1.0).round(6)
+np.float64(-1.0)
+>>> co.grad(stats.cauchy.cdf)(1.0).round(6)
+np.float64(0.159155)
+"""
 
 
 def _laplace_sf(x: Any) -> Any:
@@ -194,6 +227,17 @@ laplace: Continuous = Continuous(
         entropy=lambda: math.log(2.0) + 1.0,
     ),
 )
+"""The Laplace distribution, which falls exponentially to both sides of `loc`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.laplace.logpdf)(3.0, scale=2.0)
+np.float64(-0.5)
+>>> co.grad(stats.laplace.ppf)(0.25)
+np.float64(4.0)
+"""
 
 
 def _logistic_density(x: Any) -> Any:
@@ -216,6 +260,17 @@ logistic: Continuous = Continuous(
         entropy=lambda: 2.0,
     ),
 )
+"""The logistic distribution: `loc` is its mean, its `cdf` is the sigmoid function.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.logistic.cdf)(0.0)
+np.float64(0.25)
+>>> co.grad(stats.logistic.logpdf)(1.0).round(6)
+np.float64(-0.462117)
+"""
 
 # ---- distributions of positive numbers, and between bounds ----
 
@@ -235,6 +290,17 @@ expon: Continuous = Continuous(
     low=0.0,
     middle=1.0,
 )
+"""The exponential distribution: `scale` is its mean, one over its rate.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(lambda mean: stats.expon.logpdf(3.0, scale=mean))(2.0)
+np.float64(0.25)
+>>> co.grad(stats.expon.ppf)(0.5)
+np.float64(2.0)
+"""
 
 
 def _gamma_entropy(a: Any) -> Any:
@@ -266,6 +332,17 @@ gamma: Continuous = Continuous(
     middle=1.0,
     is_valid=_positive,
 )
+"""The gamma distribution of shape `a`, with the mean `a` times `scale`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.gamma.logpdf)(1.0, 3.0)
+np.float64(1.0)
+>>> co.grad(lambda a: stats.gamma.logpdf(1.0, a))(3.0).round(6)
+np.float64(-0.922784)
+"""
 
 
 def _chi2_density(x: Any, df: Any) -> Any:
@@ -291,6 +368,17 @@ chi2: Continuous = Continuous(
     middle=1.0,
     is_valid=_positive,
 )
+"""The chi-squared distribution with `df` degrees of freedom.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.chi2.logpdf)(1.0, 4.0)
+np.float64(0.5)
+>>> co.grad(stats.chi2.sf)(1.0, 4.0).round(6)
+np.float64(-0.151633)
+"""
 
 
 def _lognormal_density(x: Any, s: Any) -> Any:
@@ -318,6 +406,17 @@ lognorm: Continuous = Continuous(
     is_valid=_positive,
     is_open=True,
 )
+"""The distribution of the exponential of a normal value with standard deviation `s`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.lognorm.logpdf)(1.0, 0.5)
+np.float64(-1.0)
+>>> co.grad(lambda s: stats.lognorm.cdf(2.0, s))(0.5).round(6)
+np.float64(-0.423135)
+"""
 
 
 def _beta_density(x: Any, a: Any, b: Any) -> Any:
@@ -360,6 +459,17 @@ beta: Continuous = Continuous(
     middle=0.5,
     is_valid=_positive,
 )
+"""The beta distribution on the numbers from 0 to 1, of shapes `a` and `b`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.beta.logpdf)(0.25, 2.0, 3.0).round(6)
+np.float64(1.333333)
+>>> co.grad(stats.beta.logpdf, argnums=1)(0.25, 2.0, 3.0).round(6)
+np.float64(-0.302961)
+"""
 
 uniform: Continuous = Continuous(
     "uniform",
@@ -377,6 +487,17 @@ uniform: Continuous = Continuous(
     high=1.0,
     middle=0.5,
 )
+"""The uniform distribution from `loc` to `loc` plus `scale`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.uniform.cdf)(1.0, scale=4.0)
+np.float64(0.25)
+>>> co.grad(lambda width: stats.uniform.logpdf(1.0, scale=width))(4.0)
+np.float64(-0.25)
+"""
 
 # ---- distributions of whole numbers ----
 
@@ -393,6 +514,17 @@ poisson: Discrete = Discrete(
     low=0.0,
     is_valid=lambda mu: mu >= 0,
 )
+"""The Poisson distribution of mean `mu`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.poisson.logpmf, argnums=1)(3.0, 2.0)
+np.float64(0.5)
+>>> co.grad(stats.poisson.cdf, argnums=1)(3.0, 2.0).round(6)
+np.float64(-0.180447)
+"""
 
 
 def _binomial(k: Any, n: Any, p: Any) -> Any:
@@ -423,6 +555,17 @@ binom: Discrete = Discrete(
     high=lambda n, p: n,
     is_valid=_is_binomial,
 )
+"""The binomial distribution: how many of `n` trials have a result of probability `p`.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.binom.logpmf, argnums=2)(3.0, 10, 0.25).round(6)
+np.float64(2.666667)
+>>> co.grad(stats.binom.sf, argnums=2)(3.0, 10, 0.25).round(6)
+np.float64(2.335968)
+"""
 
 bernoulli: Discrete = Discrete(
     "bernoulli",
@@ -439,6 +582,17 @@ bernoulli: Discrete = Discrete(
     high=1.0,
     is_valid=_is_probability,
 )
+"""The distribution of 1, with probability `p`, and 0.
+
+Examples
+--------
+>>> import customop as co
+>>> from customop.scipy import stats
+>>> co.grad(stats.bernoulli.logpmf, argnums=1)(1.0, 0.25)
+np.float64(4.0)
+>>> co.grad(stats.bernoulli.logpmf, argnums=1)(0.0, 0.25).round(6)
+np.float64(-1.333333)
+"""
 
 # ---- the multivariate normal distribution ----
 
@@ -448,6 +602,16 @@ class MultivariateNormal:
 
     Only the lower triangle of a covariance matrix is read, so the gradient is in that
     triangle.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop.scipy import stats
+    >>> rows = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> co.grad(lambda m: np.sum(stats.multivariate_normal.logpdf(rows, m)))(np.zeros(2))
+    array([1., 2.])
+    >>> stats.multivariate_normal.pdf(rows, np.zeros(2), [1.0, 4.0]).round(6)
+    array([0.048266, 0.048266])
     """
 
     __slots__ = ()
@@ -602,3 +766,16 @@ def _with_components(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
 
 
 multivariate_normal: MultivariateNormal = MultivariateNormal()
+"""The normal distribution of vectors, of a mean and a covariance.
+
+Examples
+--------
+>>> import numpy as np, customop as co
+>>> from customop.scipy import stats
+>>> x, cov = np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+>>> co.grad(lambda x: stats.multivariate_normal.logpdf(x, cov=cov))(x).round(6)
+array([ 0., -2.])
+>>> co.grad(lambda c: stats.multivariate_normal.logpdf(x, cov=c))(cov).round(6)
+array([[-0.285714,  0.      ],
+       [ 0.285714,  1.428571]])
+"""

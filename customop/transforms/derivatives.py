@@ -23,7 +23,7 @@ from customop.arrays.stand_ins import entered
 from customop.core.contract import copied
 from customop.errors import GradientError, check_function
 from customop.shapes.sizes import product
-from customop.synonyms import takes_names_of_others
+from customop.synonyms import OF_DERIVATIVES, takes_names_of_others
 from customop.transforms.autograd.grad import gradient_of, pull_back, vjp
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.jvp import jvp, push_forward
@@ -176,6 +176,9 @@ def _tangents(given: Any, primals: list[Any], structure: Structure) -> list[Any]
     ]
 
 
+_TUPLES = "leave it out: primals and tangents may be tuples, with all arguments"
+
+
 @overload
 def hvp(
     fn: Callable[[*Ts], Any],
@@ -198,7 +201,7 @@ def hvp(
 def hvp(
     fn: Callable[[T], tuple[Any, Aux]], primals: T, tangents: T, has_aux: Literal[True]
 ) -> tuple[T, Aux]: ...
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**{**OF_DERIVATIVES, "argnum": _TUPLES, "argnums": _TUPLES})
 def hvp(
     fn: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False
 ) -> Any:
@@ -370,7 +373,7 @@ def jacrev(
     has_aux: Literal[True],
     chunk_size: int | None = None,
 ) -> Callable[Concatenate[T, P], tuple[Any, Aux]]: ...
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**OF_DERIVATIVES)
 def jacrev(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -491,7 +494,7 @@ def jacfwd(
     has_aux: Literal[True],
     chunk_size: int | None = None,
 ) -> Callable[Concatenate[T, P], tuple[Any, Aux]]: ...
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**OF_DERIVATIVES)
 def jacfwd(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -585,7 +588,7 @@ def jacfwd(
     return jacobian
 
 
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**OF_DERIVATIVES)
 def hessian(
     fn: Callable[Concatenate[T, P], R], argnums: int | Sequence[int] = 0
 ) -> Callable[Concatenate[T, P], Any]:

@@ -51,7 +51,13 @@ R = TypeVar("R")
 _RANDOMNESS = ("error", "same", "different")
 
 
-@takes_names_of_others(in_axes="in_dims", out_axes="out_dims")
+@takes_names_of_others(
+    in_axes="in_dims",
+    out_axes="out_dims",
+    batch_size="chunk_size",
+    axis_name="leave it out, and write np.sum or np.mean of what vmap returns",
+    axis_size="leave it out, and batch an argument of that length, such as np.arange(n)",
+)
 def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,

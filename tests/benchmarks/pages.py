@@ -77,7 +77,7 @@ _COMPARISONS = {
         {"torch": ""},
         {"jax, from its cache": "", "jax, new function": "new function "},
     ),
-    "capture with symbolic sizes, an operator": Comparison(
+    "capture with symbolic sizes, each operator": Comparison(
         "tracing, symbolic sizes", {"torch": ""}, {"jax": ""}
     ),
     "import, after NumPy": Comparison("import, once NumPy is there", {"torch": ""}),

@@ -90,7 +90,12 @@ ANSWERS = {
     "use my operator in pytorch": "guide/questions.html#how-do-i-use-my-operator-in",
     "hessian vector product": "api/gradients.html#customop.hvp",
     "which numpy functions are supported": "guide/numpy_functions.html",
-    "gradient of every sample": "guide/batching.html#gradients-of-every-sample",
+    "gradient of every sample": "guide/questions.html#how-do-i-get-the-gradient-of-every",
+    "how do I compute per-sample gradients": "guide/questions.html#how-do-i-get-the-grad",
+    "gradient is None": "guide/questions.html#why-is-a-gradient-none",
+    "return more than one output from grad": "guide/questions.html#how-do-i-return-some",
+    "how do I test my operator": "guide/questions.html#how-do-i-test-my-operator",
+    "how do I save a compiled function": "guide/questions.html#how-do-i-save-a-function",
     "why is vmap slow": "guide/questions.html#why-is-vmap-slow",
     "random numbers in vmap": "guide/batching.html#random-numbers",
     "mypy plugin": "guide/typing.html#the-mypy-plugin",
@@ -103,6 +108,16 @@ ANSWERS = {
     "": "guide/errors.html#float-of-a-gradtracer",
     "ArgumentError: mylib::gauss: argument 'x' expects Array, got list [1.0]"
     "": "guide/errors.html#argument-x-expects-array",
+    'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n'
+    "    co.grad(f)(1.0, 2.0)\ncustomop.DataDependentError: np.array(), or a NumPy kernel,"
+    " is given GradTracer f64[], a value of grad(f)\n  grad(f) is called at a.py:3\n"
+    "  do: write co.array([x, y]) in place of np.array([x, y]), or stop_gradient(x)"
+    "": "guide/errors.html#np-array-is-given-a-gradtracer",
+    # A message of several lines, as a box of one line takes it.
+    "customop.DataDependentError: float() of GradTracer f64[], a value of grad(f)  "
+    " grad(f) is called at a.py:8   the transform would lose track of it   do: write x in"
+    " place of float(x), or stop_gradient(x) for the value alone"
+    "": "guide/errors.html#float-of-a-gradtracer",
 }
 
 

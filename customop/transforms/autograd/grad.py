@@ -41,7 +41,7 @@ from customop.core.contract import copied
 from customop.core.rule_kind import Definition
 from customop.core.tracer import Tracer, frozen
 from customop.errors import GradientError, check_function, place
-from customop.synonyms import takes_names_of_others
+from customop.synonyms import OF_DERIVATIVES, takes_names_of_others
 from customop.transforms.autograd.reverse import GradInterpreter, interpreter_for
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tape import GradTracer, Leaf, emptied, end_of
@@ -237,7 +237,7 @@ def grad(
 ) -> Transformed[P, tuple[Any, Aux]]: ...
 
 
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**OF_DERIVATIVES)
 def grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, Any]:
@@ -370,7 +370,7 @@ def value_and_grad(
 ) -> Transformed[P, tuple[R, tuple[Any, ...]]]: ...
 
 
-@takes_names_of_others(argnum="argnums")
+@takes_names_of_others(**OF_DERIVATIVES)
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:

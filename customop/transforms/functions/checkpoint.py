@@ -19,6 +19,7 @@ from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer, frozen
 from customop.errors import ArgumentError, GradientError, check_function
+from customop.synonyms import takes_names_of_others
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import interpreter_for
 from customop.transforms.autograd.tape import GradTracer
@@ -122,6 +123,10 @@ Arrays = Sequence[Any]
 Compute = Callable[[Arrays], Arrays]
 
 
+@takes_names_of_others(
+    use_reentrant="leave it out, and write co.checkpoint(f)(x)",
+    policy="leave it out, and checkpoint the parts that are computed again",
+)
 def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     """Make a function that saves only its arguments, and runs again in the backward pass.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from sphinx.ext.autodoc.mock import mock
+from sphinx.pycode import ModuleAnalyzer
 
 import customop as co
 from extension.files import write
@@ -156,7 +157,13 @@ def _inputs(ufunc: np.ufunc) -> list[str]:
 
 
 def _first_line(name: str) -> str:
-    return _VALUES.get(name) or (inspect.getdoc(_value(name)) or "").partition("\n")[0]
+    if name in _VALUES:
+        return _VALUES[name]
+    module, _, last = name.rpartition(".")
+    below = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", last))
+    return (
+        below[0] if below else (inspect.getdoc(_value(name)) or "").partition("\n")[0]
+    )
 
 
 def _value(name: str) -> Any:

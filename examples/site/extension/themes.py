@@ -201,7 +201,7 @@ THEMES = {
     "errors": Theme(
         "Errors and warnings",
         "Each error is also an exception of Python that you would expect.",
-        "checking",
+        "errors checking",
         {
             "": "CustomOpError CustomOpWarning",
             "Definitions": "RegistrationError SchemaError UnknownNameError",

@@ -4,7 +4,7 @@
 
 (() => {
   const STOP = new Set(("a an and any are as at be but by can do does for from get has have how i if in"
-    + " into is it its me my no not of on or so supported than that the them then there this to use was we what"
+    + " into is it its me more my no not of on or per so supported than that the them then there this to use was we what"
     + " when where which while who why will with without you your").split(" "));
   // What readers type -> the words of these pages.
   const MEANS = {
@@ -114,7 +114,14 @@
     return sum;
   }
 
-  function search(query) {
+  /** The line that says what is wrong, of a message or of a whole traceback that was pasted. */
+  function essence(query) {
+    const found = query.match(/\w+(?:Error|Warning): (?:(?!\s{2}|\n).)+/g);
+    return found ? found.at(-1) : query;
+  }
+
+  function search(pasted) {
+    const query = essence(pasted);
     const terms = asked(query);
     const plain = query.trim().toLowerCase();
     const found = documents.map(d => ({ d, value: score(d, terms, plain) }))
