@@ -20,8 +20,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import customop as co
 from customop.arrays import kinds, numpy_functions
 from customop.core import redefine
-from customop.core.registry import all_operators
 from tests.browser import chromium, visit
+from tests.conformance.checks import forget
 
 __all__ = ["chromium", "visit"]
 
@@ -232,13 +232,8 @@ def always_checked() -> Iterator[None]:
 
 @pytest.fixture
 def nothing_known() -> None:
-    """Forget what operators have worked out, as a change of the settings does.
-
-    It asks only those that were called since the last test.
-    """
-    for op in all_operators().values():
-        if op.proven or "plans" in vars(op):
-            op.changed(is_kernel=True)
+    """Forget what operators have worked out, as a change of the settings does."""
+    forget()
 
 
 @pytest.fixture
