@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -42,3 +43,11 @@ def cases() -> Iterator[Case]:
         pytest.skip(
             f"the other {count - len(skipped)} cases passed; " + "; ".join(skipped)
         )
+
+
+def each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Run a check on each row of a table, as a case that the row names."""
+    with cases() as case:
+        for row in rows:
+            with case(row):
+                check(*row)

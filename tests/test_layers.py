@@ -22,7 +22,7 @@ PACKAGE = ROOT / "customop"
 
 @cache
 def trees(folder: str = "") -> dict[str, ast.Module]:
-    """Return the parsed modules of a folder of the package, by their paths below it."""
+    """Return the parsed modules of a folder, by their paths; all of them take a second."""
     return {
         path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
         for path in (PACKAGE / folder).rglob("*.py")
@@ -187,11 +187,10 @@ def rows() -> dict[str, int]:
     }
 
 
-@cache
 def module_trees() -> dict[str, ast.Module]:
-    """Return the syntax trees of all modules, which take a second."""
+    """Return the syntax trees of all modules, by their names."""
     return {
-        name: ast.parse(path.read_text(encoding="utf-8"))
+        name: trees()[path.relative_to(PACKAGE).as_posix()]
         for name, path in MODULES.items()
     }
 

@@ -15,6 +15,8 @@ import pytest
 
 import customop as co
 import tests.conformance as table
+from customop.core.registry import all_operators
+from tests.cases import cases
 from tests.conformance.samples import Sample
 from tests.tiers import is_in_fifth
 
@@ -37,9 +39,11 @@ def families() -> dict[str, list[Sample]]:
 
 
 def over(
-    samples: Sequence[Sample], *, fifth: int | None = None
-) -> Callable[[Any], Any]:
-    """Run a test for each sample; the default tier takes the first of each function.
+    samples: Sequence[Sample], *, fifth: int | None = None, afresh: bool = False
+) -> Callable[[Callable[[Sample], None]], Any]:
+    """Run a test for samples; the default tier takes the first of each function.
+
+    The exhaustive tier runs the others of a function, up to twelve, as cases of one test.
 
     Parameters
     ----------
@@ -48,15 +52,71 @@ def over(
     fifth : int from 0 to 4, optional
         The default tier takes only this fifth of the functions. Kinds of array that run
         the same code as others take a fifth each, so that every function is in one.
+    afresh : bool
+        Whether each sample begins without what operators worked out for those before.
     """
-    parameters = []
+    default, others = [], []
     for sample, is_first in zip(samples, first_of_functions(samples), strict=True):
         is_default = is_first and (
             fifth is None or is_in_fifth(function_of(sample), fifth)
         )
-        marks = [] if is_default else [pytest.mark.exhaustive]
-        parameters.append(pytest.param(sample, id=sample.name, marks=marks))
-    return pytest.mark.parametrize("sample", parameters)
+        (default if is_default else others).append(sample)
+    parameters = [pytest.param([sample], id=sample.name) for sample in default]
+    parameters += groups_of(others)
+
+    def decorate(check: Callable[[Sample], None]) -> Any:
+        def run(group: list[Sample]) -> None:
+            if len(group) == 1:
+                check(group[0])
+                return
+            with cases() as case:
+                for sample in group:
+                    if afresh:
+                        forget()
+                    with case(sample.name):
+                        check(sample)
+
+        run.__name__, run.__doc__ = check.__name__, check.__doc__
+        run.__module__, run.__qualname__ = check.__module__, check.__qualname__
+        run.pytestmark = list(getattr(check, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's
+        return pytest.mark.parametrize("group", parameters)(run)
+
+    return decorate
+
+
+def groups_of(samples: Sequence[Sample]) -> list[Any]:
+    """Return parameters of the exhaustive tier: samples by function, twelve at most.
+
+    A test costs 3 ms in its worker and in the process that it reports to, as much as
+    many a sample.
+    """
+    by_function: dict[str, list[list[Sample]]] = {}
+    for sample in samples:
+        groups = by_function.setdefault(_full_function_of(sample), [[]])
+        if len(groups[-1]) == 12:
+            groups.append([])
+        groups[-1].append(sample)
+    found = []
+    for group in itertools.chain.from_iterable(by_function.values()):
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        name = f"{group[0].name}{more}"
+        found.append(pytest.param(group, id=name, marks=pytest.mark.exhaustive))
+    return found
+
+
+def _full_function_of(sample: Sample) -> str:
+    """Return the name of a function with the module of SciPy, if it is of one."""
+    return re.split("[-_]", " ".join(sample.name.split(" ")[:2]))[0]
+
+
+def forget() -> None:
+    """Forget what operators have worked out, as a change of the settings does.
+
+    It asks only those that were called since the last time.
+    """
+    for op in all_operators().values():
+        if op.proven or "plans" in vars(op):
+            op.changed(is_kernel=True)
 
 
 def first_of_functions(samples: Sequence[Sample]) -> list[bool]:

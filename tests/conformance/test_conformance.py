@@ -26,7 +26,7 @@ SAMPLES = checks.all_samples()
 pytestmark = pytest.mark.usefixtures("always_checked", "nothing_known")
 
 
-@checks.over(SAMPLES)
+@checks.over(SAMPLES, afresh=True)
 def test_sample(sample: Sample) -> None:
     """Operators give NumPy's values; derivatives and batches are those of NumPy's code."""
     worked = Worked(sample)
@@ -43,6 +43,27 @@ def test_names_are_unique() -> None:
     """No two samples share a name."""
     twice = [n for n, count in Counter(s.name for s in SAMPLES).items() if count > 1]
     assert twice == []
+
+
+def test_the_tiers_run_every_sample_once() -> None:
+    """Each tier has its samples, and a group names those that fail."""
+    seen, wrong, failed = [], set(), []
+
+    def check(sample: Sample) -> None:
+        seen.append(sample.name)
+        assert sample.name not in wrong
+
+    run = checks.over(SAMPLES, fifth=2)(check)
+    groups = [row.values[0] for row in run.pytestmark[0].args[1]]
+    name = next(group for group in groups if len(group) == 12)[3].name
+    wrong.add(name)
+    for group in groups:
+        try:
+            run(group)
+        except ExceptionGroup as error:
+            failed.append(error.message)
+    assert failed == [f"1 of 12 cases failed: {name}"]
+    assert sorted(seen) == sorted(sample.name for sample in SAMPLES)
 
 
 def _checks_of(sample: Sample) -> Iterator[Callable[[Worked], None]]:

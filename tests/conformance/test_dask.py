@@ -65,8 +65,11 @@ def _computed(x: Any) -> Any:
 
 
 def _all_computed(values: Sequence[Any]) -> Sequence[Any]:
-    """Compute all in one run: each takes 5 ms, whatever it computes."""
-    found: Sequence[Any] = dask.compute(*values, scheduler="sync")
+    """Compute all in one run: each takes 5 ms, whatever it computes.
+
+    Fusing the tasks, which are dask's own, doubles the time.
+    """
+    found: Sequence[Any] = dask.compute(*values, scheduler="sync", optimize_graph=False)
     return found
 
 
@@ -93,7 +96,7 @@ pytestmark = [
 ]
 
 
-@checks.over(SAMPLES, fifth=1)
+@checks.over(SAMPLES, fifth=1, afresh=True)
 def test_values_are_those_of_numpy_arrays(sample: Sample) -> None:
     """Values, gradients, tangents and rows of vmap are lazy, with NumPy's values."""
     DASK.check(sample)

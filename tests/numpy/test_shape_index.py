@@ -11,6 +11,7 @@ import pytest
 
 import customop as co
 from customop.numpy.index_operators import scattered
+from tests.cases import each
 
 X = np.arange(120.0).reshape(2, 3, 4, 5)
 
@@ -209,18 +210,19 @@ MAKERS = [
 
 
 @over(MAKERS)
-@pytest.mark.parametrize("axes", [*itertools.permutations(range(3))])
-@pytest.mark.parametrize("shape", [(0, 2, 3), (2, 0, 3), (3, 2, 0), (4, 2, 3)])
-def test_strides_of_fake_results_are_those_of_results(
-    fn: Any, shape: Any, axes: Any
-) -> None:
+def test_strides_of_fake_results_are_those_of_results(fn: Any) -> None:
     """New arrays have NumPy's strides for any order of the axes, also if they are empty."""
-    x = np.ones([shape[axis] for axis in axes]).transpose(np.argsort(axes))
-    real, fake = fn(x), co.eval_shape(fn, x)
-    pairs = zip(real.shape, real.strides, fake.strides, strict=True)
-    assert [found for n, _, found in pairs if n != 1] == [
-        s for n, s in zip(real.shape, real.strides, strict=True) if n != 1
-    ]
+
+    def check(shape: Any, axes: Any) -> None:
+        x = np.ones([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+        real, fake = fn(x), co.eval_shape(fn, x)
+        pairs = zip(real.shape, real.strides, fake.strides, strict=True)
+        assert [found for n, _, found in pairs if n != 1] == [
+            s for n, s in zip(real.shape, real.strides, strict=True) if n != 1
+        ]
+
+    shapes = [(0, 2, 3), (2, 0, 3), (3, 2, 0), (4, 2, 3)]
+    each(check, itertools.product(shapes, itertools.permutations(range(3))))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -14,6 +14,7 @@ import pytest
 import customop as co
 from customop.core.observe import observers, open_modes
 from customop.transforms.autograd import reverse
+from tests.cases import each
 from tests.nesting.test_words import (
     AT,
     COEFFICIENTS,
@@ -119,13 +120,14 @@ def exact(word: str) -> int:
 
 
 @pytest.mark.parametrize("polynomial", [by_operator, by_numpy])
-@pytest.mark.parametrize("word", [*WORDS[:40], *WORDS[40::27]])
-def test_words_under_profile_give_the_exact_polynomial(
-    word: str, polynomial: Any
-) -> None:
+def test_words_under_profile_give_the_exact_polynomial(polynomial: Any) -> None:
     """Nested transforms give the exact result under a profile."""
-    with co.profile(threads=len(word) % 2 == 1):
-        assert value_of(word, polynomial) == exact(word)
+
+    def check(word: str) -> None:
+        with co.profile(threads=len(word) % 2 == 1):
+            assert value_of(word, polynomial) == exact(word)
+
+    each(check, zip([*WORDS[:40], *WORDS[40::27]]))
 
 
 @pytest.mark.parametrize("word", WORDS[:40])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from customop.compiling.native_backend.iteration import (
     merged_axes,
     result_strides,
     strides_within,
 )
+from tests.cases import each
 
 
 def _arrays(rng: np.random.Generator) -> list[np.ndarray]:
@@ -28,9 +28,12 @@ def _arrays(rng: np.random.Generator) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_axes_are_those_of_the_iterator(seed: int) -> None:
+def test_axes_are_those_of_the_iterator() -> None:
     """Axes are sorted and merged as `numpy.nditer` does it for the same operands."""
+    each(_check_axes, zip(range(300)))
+
+
+def _check_axes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     arrays = _arrays(rng)
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
@@ -49,9 +52,12 @@ def test_axes_are_those_of_the_iterator(seed: int) -> None:
         assert [axis.strides[k] for axis in axes][::-1] == steps
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_results_lie_as_those_of_a_ufunc(seed: int) -> None:
+def test_results_lie_as_those_of_a_ufunc() -> None:
     """A new result has the strides that NumPy gives it."""
+    each(_check_strides, zip(range(300)))
+
+
+def _check_strides(seed: int) -> None:
     arrays = _arrays(np.random.default_rng(seed))
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     expected = arrays[0]
