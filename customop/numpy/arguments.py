@@ -446,6 +446,14 @@ def int_axes(axis: Any) -> list[int] | None:
     return [whole(item) for item in (axis if isinstance(axis, tuple) else (axis,))]
 
 
+def with_zeros(x: Any, axes: Sequence[int]) -> Any:
+    """Return an array without elements, with one zero along these axes if it has none."""
+    shape = [*x.shape]
+    for axis in axes:
+        shape[axis] = shape[axis] or 1
+    return np.zeros(shape, x.dtype)
+
+
 def reduced_axes(a: Any, axis: Any) -> list[int] | None:
     """Return the axes of a reduction; None for 0 and -1 of an array without axes."""
     if type(axis) is int:  # as usual

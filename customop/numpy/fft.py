@@ -38,6 +38,7 @@ from customop.numpy.arguments import (
     smaller,
     warn_user,
     whole,
+    with_zeros,
 )
 from customop.numpy.index_operators import constant, numbers
 from customop.numpy.rules import (
@@ -71,6 +72,8 @@ def _transform(
     """
 
     def kernel(x: Any, s: Any, axes: Any, norm: Any = None) -> Any:
+        if type(x) is np.ndarray and not x.size:  # irfft (NumPy 2.4) writes no zeros
+            x = with_zeros(x, axes)
         if len(axes) == 1:
             return one(x, s[0], axes[0], norm)
         return many(x, s, axes, norm)

@@ -34,6 +34,7 @@ from customop.numpy.arguments import (
     numpy_refuses,
     only,
     product,
+    with_zeros,
 )
 from customop.numpy.create import full
 from customop.numpy.index_operators import numbers, scatter_add
@@ -265,6 +266,13 @@ def _check_bits(name: str, x: Any, kinds: str) -> None:
         numpy_refuses(getattr(np, name), np.zeros(1, x.dtype))
 
 
+def _unpacked(x: Any, axis: int, count: int | None, bitorder: Any) -> Any:
+    """Unpack bits; NumPy (2.4) does not write the zeros that it adds to no bytes."""
+    if type(x) is np.ndarray and not x.size and count is not None and count > 0:
+        x = with_zeros(x, [axis])
+    return np.unpackbits(x, axis, count, bitorder)
+
+
 _packbits: Operator[..., Any] = numpy_operator(
     "packbits",
     "(Array x, int axis, str bitorder) -> Array",
@@ -273,7 +281,7 @@ _packbits: Operator[..., Any] = numpy_operator(
 _unpackbits: Operator[..., Any] = numpy_operator(
     "unpackbits",
     "(Array x, int axis, int? count, str bitorder) -> Array",
-    lambda x, axis, count, bitorder: np.unpackbits(x, axis, count, bitorder),
+    _unpacked,
 )
 
 

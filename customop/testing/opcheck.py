@@ -195,10 +195,17 @@ def _done(
     how = {"is_given": is_given, "keeps_shapes": is_call, "begins_later": True}
     session = Session(op, samples, rtol, atol, start=start, **how)
     running = outcomes(session, checks)
-    yield from islice(running, 1)
+    for done in islice(running, 1):
+        patterns = None if is_given else op.plans.patterns
+        is_cut = patterns is not None and patterns.was_slow and done.outcome == SUCCESS
+        notes = [done.note] * bool(done.note) + [_FEW] * is_cut
+        yield done._replace(note="; ".join(notes))
     # Meanwhile the child process works.
     inputs += [call_text(op.qualname, sample) for sample in samples]
     yield from running
+
+
+_FEW = "the kernel is slow: the search for inputs ended early, so there may be others"
 
 
 def _samples(op: Operator[..., Any], check: Check) -> tuple[list[Sample], bool]:

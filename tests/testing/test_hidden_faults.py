@@ -6,10 +6,20 @@ import pytest
 
 from customop.testing import opcheck
 
-from .hidden import COMPILER, HIDDEN, Hidden, calls, lengths, memory, precision, values
+from .hidden import (
+    COMPILER,
+    HIDDEN,
+    Hidden,
+    calls,
+    idioms,
+    lengths,
+    memory,
+    precision,
+    values,
+)
 
 # The rows that importing these modules has entered.
-MODULES = (calls, lengths, memory, precision, values)
+MODULES = (calls, idioms, lengths, memory, precision, values)
 
 pytestmark = [
     pytest.mark.exhaustive,

@@ -342,6 +342,9 @@ import customop as co
 def alone(x: np.ndarray) -> np.ndarray:
     return x + x
 
+from customop.testing.processes import child
+child._IDLE = 60.0  # on a busy machine the child would end before it is asked again
+
 alone.register_fake(lambda x: co.fake_like(x))
 co.opcheck(alone, (np.ones(3),))
 children = f"/proc/{os.getpid()}/task/{os.getpid()}/children"

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behavior_checks, session
+from customop.testing.checks import behavior_checks, check_runs, session
 from customop.testing.checks.check_jobs import CHECKS
+from customop.testing.inputs import search
 
 HERE = Path(__file__)
 
@@ -649,6 +650,59 @@ def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     for _ in range(len(made)):
         lock.release()
+
+
+def test_error_in_another_thread() -> None:
+    """What a kernel finds in one thread alone is missing in others."""
+    local = threading.local()
+    local.factor = 2.0
+    op = co.custom_op(
+        "checked::local", lambda x: x * local.factor, mutates_args=(), schema=_ONE
+    )
+    utils = "test_threads"
+    found = opcheck(op, (X,), test_utils=utils, raise_exception=False)
+    assert found[utils].what == (  # type: ignore[union-attr]
+        "checked::local: test_threads: raises AttributeError in another thread:"
+        " '_thread._local' object has no attribute 'factor'"
+    )
+
+
+def test_search_for_inputs_that_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result says that there may be other inputs."""
+
+    def check(name: str) -> OpCheckResult:
+        op = co.custom_op(name, np.negative, mutates_args=(), schema=_ONE)
+        return opcheck(op, test_utils="test_schema")
+
+    says = "the kernel is slow: the search for inputs ended early"
+    whole = check("checked::searched")
+    assert not whole.notes
+    monkeypatch.setattr(search, "_SECONDS", 0.0)
+    cut = check("checked::cut")
+    assert cut["test_schema"] == "SUCCESS"
+    assert cut.notes["test_schema"].startswith(says)
+    assert len(cut.inputs) < len(whole.inputs)
+
+
+def test_search_for_a_smaller_input_that_ends_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error says that there may be one."""
+    monkeypatch.setattr(check_runs, "_TO_SHRINK", 0.0)
+    args = (np.arange(1.0, 30.0), 2.0)
+    utils = "test_gradients"
+    found = opcheck(stretch, args, test_utils=utils, raise_exception=False)
+    assert "the kernel is slow: a smaller input was sought" in str(found[utils])
+    assert found[utils].sample.args[0].size == 29  # type: ignore[union-attr]
+
+
+def test_time_that_is_over_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of the kernel: it does not look like a lock that is kept."""
+    monkeypatch.setattr(session, "_LEAST", 1e-9)
+    monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
+    utils = "test_threads"
+    found = opcheck(scale, (X, 2.0), test_utils=utils, raise_exception=False)
+    assert found.failed == []
 
 
 def test_kernel_for_short_floats_alone() -> None:

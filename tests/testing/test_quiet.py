@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.testing import opcheck
-from customop.testing.quiet import quieted, random_state_kept, strict_numbers
+from customop.testing import opcheck, quiet
+from customop.testing.quiet import (
+    Allowance,
+    quieted,
+    random_state_kept,
+    strict_numbers,
+)
 
 
 def _noise() -> None:
@@ -156,3 +161,50 @@ def test_global_generator_is_put_back(name: str) -> None:
         assert own.random_raw(4).tolist() == expected
     finally:
         mtrand.set_bit_generator(before)
+
+
+# ---- the time for a search ----
+
+
+class _Machine:
+    """A clock, and how long a thread has waited for a processor."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.waited = 0.0
+        monkeypatch.setattr(quiet, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(quiet, "_scheduled", lambda thread: (1.0, self.waited))
+
+    def passes(self, seconds: float, *, busy: float = 0.0) -> float:
+        """Let time pass, in a part of which other processes run."""
+        self.now += seconds
+        self.waited += seconds * busy
+        return self.now
+
+
+def test_time_of_other_processes_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten seconds of work take forty where three of four seconds go to others."""
+    machine = _Machine(monkeypatch)
+    allowed = Allowance(10.0)
+    over = [allowed.is_over(machine.passes(1.0, busy=0.75)) for _ in range(45)]
+    assert over.index(True) in range(30, 42)
+    assert allowed.was_over
+
+
+def test_time_is_over_on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _Machine(monkeypatch)
+    allowed = Allowance(10.0)
+    assert not any(allowed.is_over(machine.passes(1.0)) for _ in range(10))
+    assert not allowed.was_over
+    assert allowed.left() == 0.0
+    assert allowed.is_over(machine.passes(0.5))
+
+
+def test_the_system_says_how_long_a_thread_waited() -> None:
+    """Both numbers are times of this thread, which only grow."""
+    before = quiet._scheduled(threading.get_native_id())
+    sum(range(100_000))
+    after = quiet._scheduled(threading.get_native_id())
+    assert 0 < before[0] <= after[0]
+    assert 0 <= before[1] <= after[1]

@@ -187,7 +187,7 @@ def test_unknown_layout() -> None:
         " order'?)\n"
         "  known: 'contiguous', 'non-contiguous', 'rows with gaps between', 'negative"
         " strides', 'Fortran order', 'last axis first in memory', 'unaligned',"
-        " 'read-only', 'broadcast'\n"
+        " 'a field of packed records', 'read-only', 'broadcast'\n"
         "  do: use known ones"
     )
 

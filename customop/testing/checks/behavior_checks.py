@@ -49,7 +49,7 @@ from customop.testing.checks.smooth import (
     why_no_derivative,
 )
 from customop.testing.inputs.sample_values import map_values
-from customop.testing.quiet import Fault
+from customop.testing.quiet import Fault, OutOfTimeError
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.trace.make_fx import graph_of
 
@@ -57,24 +57,19 @@ from customop.transforms.trace.make_fx import graph_of
 
 # Freed memory is filled with these bytes. As float64 they are 1.2e+161 and -3.7e-103,
 # which kernels would hardly return.
-_POISONS = (0x61, 0xAA)
+POISONS = (0x61, 0xAA)
 
 
 def check_determinism(session: Session, sample: Sample) -> str:
     """Check that equal inputs give equal results in new memory, after other calls."""
     if not session.is_steady(sample):
         return "it draws from a random state that cannot be set from here"
-    first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
-    do = (
-        "fill every element of arrays from np.empty, and keep no state between calls;"
-        " tag random operators with Tag.nondeterministic_seeded"
-    )
-    what = "between two calls on equal inputs"
-    session.compare(second, first, what, do=do, exact=True)
+    first, second = (poisoned(session, sample, poison) for poison in POISONS)
+    check_equal(session, first, second)
     kept = [(name, copy.copy(leaf)) for name, leaf in first.effects]
     later = _on_others(session, sample)
-    third = _poisoned(session, sample, _POISONS[0])
-    session.compare(third, first, "after a call on other inputs", do=do, exact=True)
+    third = poisoned(session, sample, POISONS[0])
+    session.compare(third, first, "after a call on other inputs", do=_FILL, exact=True)
     for (name, before), (_, now) in zip(kept, first.effects, strict=True):
         if is_array(now) and not same_bits(before, now):
             raise _shared(name)
@@ -87,6 +82,18 @@ def check_determinism(session: Session, sample: Sample) -> str:
     return ""
 
 
+def check_equal(session: Session, first: Run, second: Run) -> None:
+    """Raise unless two calls on equal inputs did the same."""
+    what = "between two calls on equal inputs"
+    session.compare(second, first, what, do=_FILL, exact=True)
+
+
+_FILL = (
+    "fill every element of arrays from np.empty, and keep no state between calls; tag"
+    " random operators with Tag.nondeterministic_seeded"
+)
+
+
 def _check_replayed(
     session: Session, sample: Sample, third: Run, later: Sequence[Run | None]
 ) -> None:
@@ -96,7 +103,7 @@ def _check_replayed(
         if not has_state:
             return
         replayed = _on_others(session, sample)
-        last = _poisoned(session, sample, _POISONS[0])
+        last = poisoned(session, sample, POISONS[0])
     what = "between a call and the same call after others"
     pairs = [*zip(replayed, later, strict=True), (last, third)]
     for early, late in pairs:
@@ -147,7 +154,7 @@ def _shared(name: str) -> Fault:
     )
 
 
-def _poisoned(session: Session, sample: Sample, poison: int) -> Run:
+def poisoned(session: Session, sample: Sample, poison: int) -> Run:
     """Run the operator while memory from `np.empty` is filled with this byte."""
     values = session.values(sample)
     sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
@@ -321,12 +328,21 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
         return on_line if frame.f_code.co_filename == code.co_filename else None
 
     values = session.values(sample)
+    elsewhere.call()
+    alone = elsewhere.error
     sys.settrace(on_call)
     try:
-        return session.call(values)
+        run = session.call(values)
     finally:
         sys.settrace(before)
         elsewhere.end()
+    if alone is not None:
+        raise Fault(
+            f"raises {type(alone).__name__} in another thread: {alone}",
+            do="make what each thread needs in the kernel: a threading.local() is empty"
+            " in every other thread",
+        ) from alone
+    return run
 
 
 class _OtherThread:
@@ -341,6 +357,8 @@ class _OtherThread:
         self.wanted, self.running = threading.Lock(), threading.Lock()
         self.wanted.acquire()
         self.has_begun = self.is_over = False
+        # The error of the first call, before which nobody has begun another.
+        self.error: Exception | None = None
 
     def call(self) -> None:
         """Start a call and wait for it, but only for a while: a lock may block it."""
@@ -365,7 +383,8 @@ class _OtherThread:
             self.wanted.acquire()
             if self.is_over:
                 return
-            _ignoring(self.session.call, map_values(_copied, self.others))
+            error = _error_of(self.session.call, map_values(_copied, self.others))
+            self.error = error if self.left == _MOST_LINES - 1 else self.error
             self.running.release()
 
     def end(self) -> None:
@@ -380,12 +399,15 @@ class _OtherThread:
             )
 
 
-def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
-    """Make a call and ignore its result and errors."""
+def _error_of(call: Callable[[Any], Any], values: Any) -> Exception | None:
+    """Make a call in this thread; return its error, if it has one."""
     try:
         call(values)
-    except Exception:  # noqa: BLE001  # only the other call is checked
-        return
+    except OutOfTimeError:  # the thread that checks the operator will see it too
+        return None
+    except Exception as error:  # noqa: BLE001  # raised in the other thread
+        return error
+    return None
 
 
 def _with_other_calls(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
@@ -394,7 +416,7 @@ def _with_other_calls(session: Session, sample: Sample, others: Sequence[Any]) -
 
     def keep_calling() -> None:
         for _ in range(_REPEATS):
-            _ignoring(session.call, copies)
+            _error_of(session.call, copies)
 
     thread = threading.Thread(target=keep_calling, daemon=True)
     thread.start()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cache
 from itertools import chain
-from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +23,12 @@ from customop.testing.checks.definition_text import NoTextError, definition_text
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
 from customop.testing.inputs.shrink import shrink
-from customop.testing.quiet import Fault, OutOfTimeError, about_to_run
+from customop.testing.quiet import (
+    Allowance,
+    Fault,
+    OutOfTimeError,
+    about_to_run,
+)
 
 # ---- a check and its outcome ----
 
@@ -210,7 +214,7 @@ def _found_without(
 
 # ---- the smallest input ----
 
-# How many seconds the search for it may take.
+# How many seconds of work the search for it may take.
 _TO_SHRINK = 5.0
 
 
@@ -219,13 +223,13 @@ def at_smallest(
 ) -> OpCheckError:
     """Return the error for a fault at the smallest input that shows it."""
     is_taken = session.accepts(sample)
-    end = perf_counter() + _TO_SHRINK
+    allowed = Allowance(_TO_SHRINK)
 
     def found(other: Sample) -> Exception | None:
         own = Session(
             session.op, [other], session.rtol, session.atol, start=session.start
         )
-        own.deadline = end
+        own.allowed = allowed
         try:
             return seen_by(own, other)
         except OutOfTimeError:
@@ -237,11 +241,25 @@ def at_smallest(
         seen = _found_by(check, own, other)[1]
         return seen if seen is not None and _is_same_fault(error, seen) else None
 
-    smallest = shrink(session.op, sample, lambda other: found(other) is not None)
+    smallest = shrink(
+        session.op,
+        sample,
+        lambda other: found(other) is not None,
+        allowed=allowed,
+    )
+    was_slow, allowed = allowed.was_over, Allowance(_TO_SHRINK)
     again = found(smallest)
     if again is None:  # the fault comes and goes: report it as first seen
-        return reported(check, session, sample, error)
+        smallest, again = sample, error
+    if was_slow and isinstance(again, Fault):
+        again.where += (_SLOW,)
     return reported(check, session, smallest, again)
+
+
+_SLOW = (
+    f"the kernel is slow: a smaller input was sought for {_TO_SHRINK:.0f} s, and there"
+    " may be one"
+)
 
 
 def _is_same_fault(error: Exception, other: Exception) -> bool:

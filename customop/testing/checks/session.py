@@ -40,6 +40,7 @@ from customop.testing.inputs.sample_values import (
 from customop.testing.inputs.search import Oracle
 from customop.testing.inputs.templates import call_of
 from customop.testing.quiet import (
+    Allowance,
     Fault,
     OutOfTimeError,
     about_to_run,
@@ -85,10 +86,10 @@ class Session:
         "_has_one_result",
         "_known",
         "_start",
+        "allowed",
         "atol",
         "by_content",
         "checks_left",
-        "deadline",
         "fixed",
         "is_given",
         "is_kept",
@@ -122,8 +123,8 @@ class Session:
         if not begins_later:
             self.begin()
         self.notes: list[str] = []
-        # When the running check has to stop, and what is left for the checks after it.
-        self.deadline: float = float("inf")
+        # The time of the running check, and what is left for the checks after it.
+        self.allowed: Allowance | None = None
         self.seconds_left: float = float("inf")
         self.checks_left: int = 1
         self.fixed: frozenset[str] = frozenset()
@@ -188,7 +189,7 @@ class Session:
         """Raise if the time of the running check is up; call it before the operator."""
         now = perf_counter()
         tick(now)
-        if now > self.deadline:
+        if self.allowed is not None and self.allowed.is_over(now):
             raise OutOfTimeError
 
     def has_room(self, sample: Sample) -> bool:
@@ -219,16 +220,15 @@ class Session:
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Give the check inside the block its share of the time that is left."""
-        began = perf_counter()
         parts = max(1, min(self.checks_left, _PARTS))
         share = max(_LEAST, self.seconds_left / parts)
-        self.deadline = began + share
+        self.allowed = allowed = Allowance(share)
         try:
             yield
         finally:
-            self.deadline = float("inf")
+            self.allowed = None
             self.checks_left -= 1
-            self.seconds_left -= perf_counter() - began
+            self.seconds_left -= share - allowed.left()
 
     def call(
         self,
@@ -246,7 +246,7 @@ class Session:
             self._check(values)
         if not is_announced:
             about_to_run(lambda: call_of(op.schema, values))
-        if perf_counter() > self.deadline:
+        if self.allowed is not None and self.allowed.is_over(perf_counter()):
             raise OutOfTimeError
         if op.sees_seed:
             self.seed()

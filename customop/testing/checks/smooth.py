@@ -32,7 +32,7 @@ from customop.testing.checks.session import (
     same_bits,
 )
 from customop.testing.close import Space, Vector, random_vector
-from customop.testing.inputs.sample_values import map_values
+from customop.testing.inputs.sample_values import arrays_in, map_values, replaced
 from customop.testing.inputs.shrink import Longer, longer
 from customop.testing.inputs.variations import SMOOTH, complex_of, specials
 from customop.testing.numeric_derivatives import Problem, has_ties, is_level
@@ -372,7 +372,22 @@ def at_special_values(
             # If the point is the sample itself, everything was checked there already.
             if not _is_same(session, special, sample, point):
                 yield special
+        yield from _with_one_number(session, sample)
         yield from with_longer_axes(session, sample)
+
+
+def _with_one_number(session: Session, sample: Sample) -> Iterator[Longer]:
+    """Yield the sample with one number for several axes of its last array, if it fits.
+
+    The gradient is summed over all of these axes.
+    """
+    arrays = [(p, x) for p, x, _ in arrays_in(session.op, sample)]
+    place, x = arrays[-1] if len(arrays) > 1 else ("", np.zeros(()))
+    if sum(n > 1 for n in x.shape) > 1 and not session.keeps_shapes:
+        one = {place: x[(slice(0, 1),) * x.ndim]}
+        made = replaced(session.op, sample, one, f"axes of length one in '{place}'")
+        if session.oracle(sample).takes_as_announced(made):
+            yield Longer(made, is_declared=False)
 
 
 def _smooth_near(session: Session, sample: Sample) -> tuple[Any, ...] | None:

@@ -15,7 +15,12 @@ from customop.core.dispatch import find_kernel
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError
 from customop.schema.tags import Tag
-from customop.testing.checks.behavior_checks import check_determinism
+from customop.testing.checks.behavior_checks import (
+    POISONS,
+    check_determinism,
+    check_equal,
+    poisoned,
+)
 from customop.testing.checks.contract_checks import call_noted, compare_fake
 from customop.testing.checks.precision_checks import (
     SINGLE,
@@ -70,6 +75,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
     arrays = arrays_of(values)
     is_shared = len({id(x) for x in arrays}) < len(arrays)
     if all(map(_is_plain, arrays)) and not is_shared:  # another shape, but in C order
+        _check_filled(session, sample, arrays, expected)
         return _check_fake_of(session, sample, arrays, expected)
     try:  # again, because the first call used up numbers of a Generator
         found, fault = call_noted(session, session.values(sample))
@@ -91,6 +97,16 @@ def check_layouts(session: Session, sample: Sample) -> str:
                 return _UNSTEADY
             raise
     return _check_fake_of(session, sample, arrays, found)
+
+
+def _check_filled(
+    session: Session, sample: Sample, arrays: Sequence[Any], expected: Run
+) -> None:
+    """Raise if results for empty arrays hold what was in their memory before."""
+    is_empty = any(x.size == 0 for x in arrays)
+    has_result = any(np.size(out) for out in expected.out if is_array(out))
+    if is_empty and has_result and session.is_steady(sample):
+        check_equal(session, *(poisoned(session, sample, byte) for byte in POISONS))
 
 
 def _noted_once(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | None]:

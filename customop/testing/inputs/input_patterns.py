@@ -182,11 +182,14 @@ class Patterns:
         Whether the fake kernel was used.
     error : Exception or None
         The last error of the kernels if nothing was found.
+    was_slow : bool
+        Whether the search ended early, since the kernels take long.
     """
 
     patterns: list[Pattern]
     uses_fake: bool = True
     error: Exception | None = None
+    was_slow: bool = False
 
 
 def find_patterns(op: Operator[..., Any]) -> Patterns:
@@ -201,7 +204,8 @@ def find_patterns(op: Operator[..., Any]) -> Patterns:
             oracle = Oracle(op, uses_fake=uses_fake)
             found = Search(oracle, forms(op, with_defaults=with_defaults)).run()
             if found:
-                return Patterns(_patterns(op, oracle, found), uses_fake)
+                patterns = _patterns(op, oracle, found)
+                return Patterns(patterns, uses_fake, was_slow=oracle.was_slow)
             error = oracle.error
     return Patterns([], error=error)
 

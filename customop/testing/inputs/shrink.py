@@ -26,6 +26,7 @@ from customop.testing.inputs.sample_values import (
     replaced,
 )
 from customop.testing.inputs.search import NOISY, Oracle
+from customop.testing.quiet import Allowance
 
 # ---- shrink failing arguments ----
 # Simplifications of a sample are tried one after another, large steps first. A step is
@@ -38,7 +39,7 @@ from customop.testing.inputs.search import NOISY, Oracle
 
 # The search stops after this many checks. Faults of the tests need 20 to 300.
 _TRIES = 3000
-# It also stops after this many seconds, for slow kernels.
+# It also stops after this many seconds of work, for slow kernels.
 _SECONDS = 5.0
 # Numbers are shortened in arrays of at most this many elements.
 _FEW = 16
@@ -50,6 +51,7 @@ def shrink(
     fails: Callable[[Sample], bool],
     *,
     tries: int = _TRIES,
+    allowed: Allowance | None = None,
 ) -> Sample:
     """Return the smallest sample found for which `fails` stays true.
 
@@ -62,6 +64,8 @@ def shrink(
         ``fails(sample)`` returns whether the check fails. It may write to the arrays.
     tries : int
         The most calls of `fails`.
+    allowed : Allowance, optional
+        The time for it, 5 s by default.
 
     Returns
     -------
@@ -69,12 +73,12 @@ def shrink(
         Smaller arrays, then fewer arguments, plainer layouts and dtypes, shorter
         numbers. The operator's kernels accept it if they accepted `sample`.
     """
-    end = perf_counter() + _SECONDS
+    allowed = allowed or Allowance(_SECONDS)
     oracle = Oracle.around(op, sample)
     if not oracle.takes(sample, NOISY):
         oracle.kernel = None
     best, cost, steps = sample, _cost(op, sample), _simpler(op, sample)
-    while tries > 0 and perf_counter() < end:
+    while tries > 0 and not allowed.is_over(perf_counter()):
         smaller = next(steps, None)
         if smaller is None:
             break

@@ -136,6 +136,14 @@ def _unaligned(x: Array) -> Array | None:
     return laid_out(x, _dense(x), 1)
 
 
+def _field(x: Array) -> Array | None:
+    """Lay an array out as a field of records without padding."""
+    if x.dtype.alignment == 1 or x.dtype.hasobject or not x.size or not x.ndim:
+        return None
+    size = x.dtype.itemsize
+    return laid_out(x, [stride // size * (size + 1) for stride in _dense(x)])
+
+
 def _broadcast(x: Array) -> Array | None:
     """Repeat one row along the first long axis. The shape stays; the values change."""
     axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
@@ -155,6 +163,7 @@ LAYOUTS: dict[str, tuple[_Vary, bool]] = {
     "Fortran order": (_fortran, True),
     "last axis first in memory": (_transposed, True),
     "unaligned": (_unaligned, True),
+    "a field of packed records": (_field, True),
     "read-only": (_read_only, False),
     "broadcast": (_broadcast, False),
 }

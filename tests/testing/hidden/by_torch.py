@@ -24,10 +24,10 @@ from customop.core.builtin_kinds import AUTOGRAD
 from customop.testing import opcheck
 from customop.testing.inputs.input_patterns import base_samples, registered_samples
 
-from . import HIDDEN, Hidden, calls, lengths, memory, precision, values
+from . import HIDDEN, Hidden, calls, idioms, lengths, memory, precision, values
 
 # The rows that importing these modules has entered.
-MODULES = (calls, lengths, memory, precision, values)
+MODULES = (calls, idioms, lengths, memory, precision, values)
 _SECONDS = 120.0
 
 
