@@ -155,7 +155,9 @@ def _asked(name: str, function: str) -> int:
             ]
             before = {key: _asks.get(key, 0) for key in keys}
             out = ask(count)
-            if asks == "numpy.random._pickle":  # a copy, which gets a state
+            spec: Any = getattr(sys.modules.get("numpy.random"), "__spec__", None)
+            is_imported = getattr(spec, "_initializing", False)  # its global generator
+            if is_imported or asks == "numpy.random._pickle":  # a copy gets a state
                 _asks.update(before)
             else:
                 _asks[keys[0]] = before[keys[0]] + 1

@@ -592,7 +592,8 @@ class Trace(Mode):
         branch sees only its results, so the strides of what it writes must be those seen.
         """
         if self.is_branch:
-            self.see_strides(box.node)
+            for _, node in self.strides_sources(box):
+                self.see_strides(node)
         if not box.shape:
             if new.node.op == CALL and new.node.target is not ops.np.copy.default:
                 new = ops.np.copy(new)
