@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from customop.arrays.fake import FakeArray
 from customop.arrays.nested import Structure, unflatten
 from customop.core.collector import patient
 from customop.core.table import CallWriter, RuleTable
@@ -81,6 +82,8 @@ class _Document:
         self._written: list[tuple[Node, np.ndarray[Any, Any]]] = []
         self._places: dict[str, int] = {}
         self._vals: dict[str, int] = {}
+        # The same for fake arrays without symbols: most nodes have such facts.
+        self._fakes: dict[Any, int] = {}
         self._val_entries: list[Any] = []
         self._graphs: dict[int, int] = {}
         # Calls of functions with derivatives of their own: their keys, graphs by key, and
@@ -244,11 +247,16 @@ class _Document:
 
     def _val(self, val: Any) -> int:
         """Return the number of a fact about a value: many nodes have the same one."""
+        key = _key_of(val)
+        if key in self._fakes:
+            return self._fakes[key]
         written = self.values(val)
         text = json.dumps(written)
         number = self._vals.setdefault(text, len(self._val_entries))
         if number == len(self._val_entries):
             self._val_entries.append(written)
+        if key is not None:
+            self._fakes[key] = number
         return number
 
     def _operator(self, op: RuleTable) -> int:
@@ -345,6 +353,19 @@ def _roots(value: Any) -> list[Node]:
 _OPEN = -1
 # How deep functions with derivatives of their own may call each other.
 _DEPTH = 40
+
+
+def _key_of(val: Any) -> Any:
+    """Return a key that is equal for fake arrays that are written alike; or None."""
+    if type(val) is not FakeArray or not _INTS.issuperset(map(type, val.shape)):
+        return None
+    if not _INTS.issuperset(map(type, val.strides)):
+        return None
+    # Equal dtypes of other libraries may be others of NumPy.
+    return val.shape, type(val.dtype), val.dtype, val.strides, val.device
+
+
+_INTS = frozenset((int,))
 
 
 def _first_place(module: GraphModule, name: str) -> str | None:

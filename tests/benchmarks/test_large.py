@@ -85,20 +85,31 @@ def test_pendulum(compare: Callable[..., None]) -> None:
     )
 
 
-def test_vmap_of_a_product(compare: Callable[..., None]) -> None:
+# The product of a matrix and a row, as programs write it.
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "w @ a": lambda w, a: w @ a,
+    "dot(w, a)": lambda w, a: np.dot(w, a),
+    "matvec(w, a)": lambda w, a: np.matvec(w, a),
+    "einsum of w and a": lambda w, a: np.einsum("ij,j->i", w, a),
+    "tensordot(w, a, 1)": lambda w, a: np.tensordot(w, a, 1),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_vmap_of_a_product(compare: Callable[..., None], name: str) -> None:
     """The gradient of one matrix times each row, beside the product of all rows."""
     rng = np.random.default_rng(0)
     w, x = rng.standard_normal((100, 100)), rng.standard_normal((5000, 100))
-    fn = co.grad(lambda w: np.sum(co.vmap(lambda a: w @ a)(x) ** 2))
+    product = PRODUCTS[name]
+    fn = co.grad(lambda w: np.sum(co.vmap(lambda a: product(w, a))(x) ** 2))
     hand = co.grad(lambda w: np.sum((x @ w.T) ** 2))
     np.testing.assert_allclose(fn(w), hand(w))
     statements = {
         "ours": Statement("fn(w)", {"fn": fn, "w": w}),
         "x @ w.T": Statement("fn(w)", {"fn": hand, "w": w}),
     }
-    compare(
-        "grad of vmap(w @ a), 5,000 rows", statements, ratio("x @ w.T", 1.2), rounds=9
-    )
+    what = f"grad of vmap of {name}, 5,000 rows"
+    compare(what, statements, ratio("x @ w.T", 1.2), rounds=9)
 
 
 def test_custom_vjp(compare: Callable[..., None]) -> None:

@@ -6,6 +6,8 @@ another value.
 
 from __future__ import annotations
 
+import gc
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -86,6 +88,17 @@ def _registered(own_kinds: None) -> None:
         accepts=("cpu",),
         immutable=True,
     )
+
+
+_tests = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _garbage_is_taken_out() -> Iterator[None]:
+    """Free graphs of tasks, which are in cycles: the collector lets 1 GB of them gather."""
+    yield
+    if next(_tests) % 25 == 0:
+        gc.collect()
 
 
 pytestmark = [
