@@ -20,7 +20,7 @@ from customop.arrays.nested import abbreviated, describe, show
 from customop.core.tracer import strides_of_box
 from customop.errors import GuardError
 from customop.frozen import Frozen
-from customop.graph.node import CALL, ITEM, PLACEHOLDER, Node
+from customop.graph.node import CALL, ITEM, PLACEHOLDER, Node, caller_of
 from customop.shapes.sizes import Symbolic
 
 # ---- guards: what a graph checks of its inputs before it runs ----
@@ -198,14 +198,7 @@ def _is_proven(node: Node) -> bool:
     """Return whether the strides of a node are known without a look at the array."""
     if node.op not in (CALL, ITEM):
         return True  # constants are the graph's own
-    return getattr(_called(node).target, "namespace", "") in _PROVEN
-
-
-def _called(node: Node) -> Node:
-    """Return the call that a node is a result of."""
-    while node.op == ITEM:
-        node = node.args[0]
-    return node
+    return getattr(caller_of(node).target, "namespace", "") in _PROVEN
 
 
 class ApartGuard(Frozen):
@@ -381,7 +374,7 @@ def result_guards(node: Node) -> dict[str, ResultGuard | LayoutGuard]:
     if not node.is_checked:
         return {}
     found: dict[str, ResultGuard | LayoutGuard] = {}
-    called = _called(node)
+    called = caller_of(node)
     title, where = called.target.qualname, called.meta.get("place", "")
     if "must_be" in node.meta:
         found["must_be"] = ResultGuard(title, node.meta["must_be"], where)

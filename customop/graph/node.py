@@ -514,6 +514,13 @@ def _mapped(value: Any, fn: Callable[[Node], Any]) -> Any:
     return map_nested(value, lambda leaf: fn(leaf) if type(leaf) is Node else leaf)
 
 
+def caller_of(node: Node) -> Node:
+    """Return the call that a node is a part of, or the node itself."""
+    while node.op == ITEM:
+        node = node.args[0]
+    return node
+
+
 def nodes_in(values: Iterable[Any]) -> list[Node]:
     """Return the nodes among values and inside them, in order."""
     found: list[Node] = []

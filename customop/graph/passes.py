@@ -28,6 +28,7 @@ from customop.graph.node import (
     CONSTANT,
     ITEM,
     Node,
+    caller_of,
     has_sizes,
     makes_sizes,
     nodes_in,
@@ -112,13 +113,6 @@ def _edit_inner(node: Node, edits: Sequence[Edit]) -> None:
 
 
 # ---- which nodes of a graph must run before which others ----
-
-
-def caller_of(node: Node) -> Node:
-    """Return the call that a node is a part of, or the node itself."""
-    while node.op == ITEM:
-        node = node.args[0]
-    return node
 
 
 class Order:

@@ -19,6 +19,7 @@ from customop.graph.node import (
     OUTPUT,
     PLACEHOLDER,
     Node,
+    caller_of,
     gives_sizes,
     missing_sizes,
     sizes_in,
@@ -26,7 +27,6 @@ from customop.graph.node import (
 from customop.graph.passes import (
     GraphT,
     Order,
-    caller_of,
     frozen_key,
     graph_of,
     sort_groups,

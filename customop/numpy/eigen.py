@@ -260,7 +260,7 @@ eig.register_sample_inputs(
 )
 
 
-def _note_eig(ctx: Any, inputs: Any, output: Any) -> None:
+def _note_factors(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.like = inputs[0]
     ctx.save_for_backward(*output)
     ctx.set_materialize_grads(False)
@@ -286,7 +286,7 @@ def _columns_of_diagonal(v: Any, w: Any) -> Any:
     return column(w) * transposed(v)
 
 
-eig.register_autograd(_eig_backward, setup_context=_note_eig)
+eig.register_autograd(_eig_backward, setup_context=_note_factors)
 
 
 @eig.register_jvp
@@ -496,12 +496,6 @@ def _over_sums(x: Any, s: Any) -> Any:
     return found if is_complex(x) else off_diagonal(found)
 
 
-def _note_svd(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.like = inputs[0]
-    ctx.save_for_backward(*output)
-    ctx.set_materialize_grads(False)
-
-
 def _svd_backward(ctx: Any, by_u: Any, by_s: Any, by_vh: Any) -> Any:
     u, s, vh = ctx.saved_arrays
     count = s.shape[-1]
@@ -571,7 +565,7 @@ def _over_values(x: Any, s: Any) -> Any:
     return over_gaps(x, row(s), s)
 
 
-svd.register_autograd(_svd_backward, setup_context=_note_svd)
+svd.register_autograd(_svd_backward, setup_context=_note_factors)
 
 
 @svd.register_jvp
