@@ -25,6 +25,7 @@ from customop.testing.inputs.variations import dtypes, layouts
 
 from . import probed
 from .hidden import calls, lengths, precision
+from .planted import agreement
 from .probed import CASES
 from .sampling import operator
 
@@ -280,6 +281,27 @@ def test_argument_of_a_fault_is_underlined(build: Any, check: str, name: str) ->
     assert isinstance(found, co.OpCheckError)
     assert found.parameter == name
     assert "^^^" in str(found).splitlines()[2]
+
+
+@pytest.mark.exhaustive
+def test_script_of_a_fault_of_short_floats(tmp_path: Path) -> None:
+    """The check looks at the dtype of the given arrays, too."""
+    row = precision.single_through_half(True)
+    found = co.testing.opcheck(row, raise_exception=False)["test_dtypes"]
+    assert isinstance(found, co.OpCheckError)
+    again = run_script(found.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(found).splitlines()[0]}" in again.stderr
+
+
+@pytest.mark.exhaustive
+def test_script_of_two_kernels_keeps_them_apart(tmp_path: Path) -> None:
+    """The default kernel and the one for NumPy's arrays, whichever came first."""
+    row = agreement.default_kernel_differs(True)
+    utils = "test_kernels_agree"
+    found = co.testing.opcheck(row, test_utils=utils, raise_exception=False)[utils]
+    assert isinstance(found, co.OpCheckError)
+    again = run_script(found.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(found).splitlines()[0]}" in again.stderr
 
 
 def test_script_without_a_source_says_why() -> None:

@@ -49,6 +49,8 @@ class _DefinitionText:
         self.op = op
         self.script = script
         self.blocks: list[str] = []
+        # The kernel that the call of custom_op gets.
+        self._first: Any = None
         # Name -> the value that the code gives it.
         self._named: dict[str, Any] = {"np": np, "co": import_module("customop")}
 
@@ -61,6 +63,7 @@ class _DefinitionText:
         if first not in rows:
             raise NoTextError("it has neither a default kernel nor one for NumPy")
         self._named["op"] = op
+        self._first = _of_user(rows[first])
         given = [
             repr(op.qualname),
             self._function(rows.pop(first), "kernel", is_kernel=True),
@@ -108,7 +111,7 @@ class _DefinitionText:
 
     def _rule(self, fn: Any, usual: str) -> str:
         """Write a function that is registered, which may be the kernel; its name."""
-        is_kernel = _of_user(fn) is self.op.__wrapped__
+        is_kernel = _of_user(fn) is self._first
         return "op.__wrapped__" if is_kernel else self._function(fn, usual)
 
     def _function(self, fn: Any, usual: str, *, is_kernel: bool = False) -> str:

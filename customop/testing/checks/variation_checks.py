@@ -228,11 +228,13 @@ def _has_outline(real: Any, fake: Any) -> bool:
 
 
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
-    """Yield the sample in other dtypes."""
+    """Yield the sample in other dtypes, and itself if its floats are short ones."""
+    if any(x.dtype.char in "efF" for x in arrays_of(session.bound(sample))):
+        yield sample
     oracle = _NotingOracle(session)
     if not oracle.fits_sample(sample):
         oracle.fake = None
-    return dtypes(session.op, sample, oracle)
+    yield from dtypes(session.op, sample, oracle)
 
 
 class _NotingOracle(Oracle):
