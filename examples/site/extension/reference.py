@@ -143,7 +143,10 @@ def _entry(name: str) -> Iterator[str]:
 def _ufuncs(names: Sequence[str]) -> Iterator[str]:
     """Yield functions of another package, whose own pages explain them."""
     yield from _heading("Its ufuncs", "-")
-    signatures = [f"{name}({', '.join(_inputs(_value(name)))})" for name in names]
+    signatures = [
+        f"{name.rpartition('.')[2]}({', '.join(_inputs(_value(name)))})"
+        for name in names
+    ]
     yield f".. py:function:: {signatures[0]}"
     yield from (f"              {signature}" for signature in signatures[1:])
     yield ""
