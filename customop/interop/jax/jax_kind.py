@@ -24,7 +24,13 @@ from customop.core.operator import Operator
 from customop.core.table import RuleTable, changing
 from customop.errors import ArgumentError
 from customop.interop.counterparts import TABLE, Dialect
-from customop.interop.jax.jax_export import ArraySlot, CallPlaces, JaxFunction, is_fixed
+from customop.interop.jax.jax_export import (
+    ArraySlot,
+    CallPlaces,
+    JaxFunction,
+    check_not_key,
+    is_fixed,
+)
 
 # ---- JAX arrays as a kind ----
 
@@ -61,12 +67,15 @@ def _from_numpy(x: Any) -> Any:
         return jnp.asarray(x)
 
 
-def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _wide(op: Operator[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that keeps 64-bit arguments, which JAX rounds to 32 bits by default."""
 
     def run(*values: Any, **named: Any) -> Any:
-        leaves = flat([*values, *named.values()])
-        dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
+        arrays = [leaf for leaf in flat([*values, *named.values()]) if is_array(leaf)]
+        for array in arrays:
+            if not isinstance(array.dtype, np.dtype):
+                check_not_key(op.qualname, array)
+        dtypes = [np.dtype(array.dtype) for array in arrays]
         if jax.config.read("jax_enable_x64") or not any(map(is_wide, dtypes)):
             return kernel(*values, **named)
         with jax.enable_x64(True):
@@ -90,7 +99,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
     native = _function_of(op)
     on_host = _on_host(op)
     if native is None:
-        return _wide(on_host)
+        return _wide(op, on_host)
     run = native
 
     def kernel(*values: Any) -> Any:
@@ -110,7 +119,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         found = run(*values)
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
 
-    return _wide(kernel)
+    return _wide(op, kernel)
 
 
 def _function_of(op: RuleTable) -> Callable[..., Any] | None:
