@@ -174,6 +174,21 @@ def test_complex_gradients(made: Any, count: Calls) -> None:
     assert found.numpy().dtype == np.complex128  # not a lazy conjugate
 
 
+def test_settings_of_torch_do_not_count(made: Any, count: Calls) -> None:
+    """Autocast and the default device: a rule has NumPy's dtypes, on its tensors."""
+    op = made(lambda ctx, g: g @ (np.ones((3, 3), "f4") / 3) + np.hypot(g, 1.5))
+    x = torch.linspace(0.1, 1.3, 6).reshape(2, 3)
+    wanted = _slope(op, x)
+    with torch.autocast("cpu"):
+        found, by_torch, _ = count(_slope, op, x)
+    assert by_torch
+    assert torch.equal(found, wanted)
+    with torch.device("meta"):
+        found, by_torch, _ = count(_slope, op, x)
+    assert by_torch
+    assert torch.equal(found, wanted)
+
+
 # ---- what a rule uses beside its arguments ----
 
 SCALES = {"by": 1.0}

@@ -32,7 +32,7 @@ from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.passes import edit_in_place, frozen_key, merge_equal_nodes
 from customop.interop.counterparts import TABLE, UFUNCS
 from customop.interop.rule_graphs import without_writes
-from customop.interop.torch.framework import batch_level, torch
+from customop.interop.torch.framework import batch_level, no_autocast, torch
 from customop.interop.torch.tensors import dtype_of_numpy, dtype_of_torch
 from customop.interop.torch.torch_functions import DIALECT, DTYPES, has_function
 from customop.interop.torch.torch_kernels import TorchCall, plain
@@ -93,7 +93,11 @@ class RuleCodes:
             code = self._made(key, call, types)
         if not isinstance(code, RuleCode):
             return None
-        return code.run(*[x for x in tensors if x is not None])
+        given = [x for x in tensors if x is not None]
+        if torch.is_autocast_enabled("cpu"):  # the rule has the dtypes of NumPy
+            with no_autocast():
+                return code.run(*given)
+        return code.run(*given)
 
     def _made(
         self, key: Any, call: TorchCall, types: Sequence[_TensorType | None]
@@ -333,4 +337,4 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _constant(array: np.ndarray[Any, Any]) -> Any:
-    return torch.tensor(array)
+    return torch.tensor(array, device="cpu")  # whatever the default device is

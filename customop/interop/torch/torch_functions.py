@@ -118,7 +118,7 @@ def _asarray(x: Any, dtype: np.dtype[Any]) -> Any:
     wanted = dtype_of_torch(np.dtype(dtype))
     if isinstance(x, torch.Tensor):
         return x if x.dtype is wanted else x.to(wanted)
-    return torch.tensor(x, dtype=wanted)
+    return torch.tensor(x, dtype=wanted, device="cpu")
 
 
 def _axes(x: Any, axis: Any) -> tuple[int, ...]:
