@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +16,7 @@ import customop as co
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
-from customop.interop.jax import export  # noqa: E402
+from customop.interop.jax import export, register_jax_arrays  # noqa: E402
 
 pytestmark = [
     pytest.mark.exhaustive,
@@ -253,3 +256,77 @@ def test_several_results_of_which_one_is_read(
         np.testing.assert_allclose(value, np.sum(np.exp(2 * x)))
     found, _ = host(jax.grad(lambda x: jnp.sum(export(two)(x)[0] ** 2)), x)
     np.testing.assert_allclose(found, 2 * np.exp(2 * x), rtol=1e-6)
+
+
+SHARDED = """
+import customop as co, jax, jax.numpy as jnp, numpy as np
+from customop.interop.jax import export
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+seen = []
+
+@co.custom_op("sharded::scaled", mutates_args=())
+def scaled(x: co.Array, w: co.Array) -> co.Array:
+    seen.append(x.shape)
+    return x * w
+
+scaled.register_fake(lambda x, w: co.fake_like(x))
+scaled.register_autograd(
+    lambda ctx, g: (g * ctx.saved_arrays[1], (g * ctx.saved_arrays[0]).sum(0)),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+mesh = Mesh(np.array(jax.devices()), ("i",))
+x = jax.device_put(jnp.arange(16.0).reshape(8, 2), NamedSharding(mesh, P("i")))
+w = jnp.array([2.0, 3.0])
+
+def sharded(fn):
+    return jax.shard_map(fn, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))
+
+y = jax.block_until_ready(jax.jit(sharded(export(scaled)))(x, w))
+assert y.sharding.spec == P("i")
+assert seen.count((2, 2)) == 4, seen
+for way in (
+    lambda f: jax.jit(jax.grad(lambda x, w: jnp.sum(f(x, w) ** 2), (0, 1))),
+    lambda f: jax.jit(jax.hessian(lambda x, w: jnp.sum(f(x, w) ** 2), 1)),
+    lambda f: lambda x, w: jax.jvp(lambda w: f(x, w).sum(), (w,), (w,)),
+):
+    found, wanted = way(sharded(export(scaled)))(x, w), way(sharded(jnp.multiply))(x, w)
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+# A gradient that is operations of XLA keeps the sharding without shard_map.
+sine = co.custom_op("sharded::sine", np.sin, mutates_args=(), schema="(Array x) -> Array")
+sine.register_fake(lambda x: co.fake_like(x))
+sine.register_autograd(
+    lambda ctx, g: g * np.cos(ctx.saved_arrays[0]),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+slope = jax.jit(jax.grad(lambda x: export(sine)(x).sum()))(x)
+assert slope.sharding.spec == P("i")
+"""
+
+
+def test_shards_of_a_mesh_run_where_they_are() -> None:
+    """Inside of jax.shard_map, with derivatives by arguments with and without shards."""
+    flags = "--xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SHARDED],
+        env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr[-2000:]
+
+
+def test_a_traced_key_given_to_an_operator_is_refused_by_name() -> None:
+    register_jax_arrays()
+    op = OPERATORS["input"][0]
+    with pytest.raises(co.ArgumentError, match=r"a key of jax\.random"):
+        jax.jit(op)(jax.random.key(0))
+
+
+def test_symbolic_sizes_are_refused_by_name() -> None:
+    (n,) = jax.export.symbolic_shape("n")
+    program = jax.jit(export(OPERATORS["input"][0]))
+    with pytest.raises(co.ArgumentError, match="symbolic shape"):
+        jax.export.export(program)(jax.ShapeDtypeStruct((n,), jnp.float32))

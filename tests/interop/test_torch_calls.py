@@ -458,6 +458,7 @@ def test_dtypes_that_numpy_lacks(dtype: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSC tensor support:UserWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 def test_tensors_that_are_not_arrays() -> None:
     """Sparse ones, in batches too; results of other dtypes."""
     op = case("cube")
@@ -469,6 +470,10 @@ def test_tensors_that_are_not_arrays() -> None:
             op(x)
     with pytest.raises(co.ArgumentError, match=r"layout torch\.sparse_coo"):
         torch.vmap(op)(sparse)
+    with pytest.raises(co.ArgumentError, match=r"layout torch\._mkldnn.*\n.*to_dense"):
+        op(torch.ones(2, 3).to_mkldnn())
+    with pytest.raises(co.ArgumentError, match=r"is quantized(.|\n)*dequantize"):
+        op(torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
     text = define("text", lambda x: x.astype(str), schema="(Array x) -> Array")
     with pytest.raises(co.ContractError, match="which torch does not have"):
         exported(text)(torch.ones(2))

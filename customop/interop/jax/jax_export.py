@@ -37,6 +37,7 @@ from customop.core.table import RuleTable, changing
 from customop.errors import ArgumentError, DataDependentError, check_function, shown
 from customop.frozen import Frozen
 from customop.graph.passes import frozen_key
+from customop.interop.jax.mesh_axes import alike, varying
 from customop.interop.steps import Batch, Pull, Push, Step, run_steps
 from customop.later import later
 
@@ -120,10 +121,12 @@ class JaxFunction:
         return str(getattr(self.op, "qualname", named))
 
     def _checked(self, array: Any) -> np.dtype[Any]:
-        if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+        check_not_key(self._name(), array)
+        if any(type(n) is not int for n in array.shape):
             raise ArgumentError(
-                f"{self._name()}: a key of jax.random, which is not an array of numbers",
-                do="pass jax.random.key_data(key)",
+                f"{self._name()}: an array of the symbolic shape {tuple(array.shape)}, for"
+                " which JAX calls nothing on the host",
+                do="export the program for fixed sizes, once for each",
             )
         dtype: np.dtype[Any] = np.dtype(array.dtype)
         if dtype.isbuiltin == 2:  # registered by another library
@@ -170,6 +173,15 @@ class JaxFunction:
             _say_jax(error)  # an operator in a function got the fake array
             raise
         return fn.rebuilt(example, call(Derived(fn, ()), arrays))
+
+
+def check_not_key(name: str, array: Any) -> None:
+    """Raise for a key of jax.random, which is not an array of numbers."""
+    if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+        raise ArgumentError(
+            f"{name}: a key of jax.random, which is not an array of numbers",
+            do="pass jax.random.key_data(key)",
+        )
 
 
 def _say_jax(error: ArgumentError) -> None:
@@ -390,7 +402,7 @@ _differential.multiple_results = True
 
 def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
     """Call a function with JAX arrays, concrete or traced."""
-    found: list[Any] = _call.bind(*arrays, fn=fn)
+    found: list[Any] = _call.bind(*alike(arrays), fn=fn)
     return found
 
 
@@ -425,7 +437,7 @@ def _result_types(
 
 
 _call.def_impl(_run)
-_call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
+_call.def_abstract_eval(lambda *avals, fn: varying(avals, _results(fn, avals)))
 
 
 def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
@@ -486,7 +498,7 @@ def _differential_results(
 ) -> Any:
     """Return the shapes and dtypes of the results, without using a forward-mode rule."""
     found = _results(fn, avals[: len(wanted)])
-    return [aval for aval in found if is_inexact(aval.dtype)]
+    return varying(avals, [aval for aval in found if is_inexact(aval.dtype)])
 
 
 def _as_push(

@@ -7,8 +7,8 @@ are not listed here run on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -23,8 +23,14 @@ from customop.arrays.nested import flat, map_outline, map_result
 from customop.core.operator import Operator
 from customop.core.table import RuleTable, changing
 from customop.errors import ArgumentError
-from customop.interop.jax.jax_export import ArraySlot, CallPlaces, JaxFunction, is_fixed
-from customop.numpy.index_operators import key_of
+from customop.interop.counterparts import TABLE, Dialect
+from customop.interop.jax.jax_export import (
+    ArraySlot,
+    CallPlaces,
+    JaxFunction,
+    check_not_key,
+    is_fixed,
+)
 
 # ---- JAX arrays as a kind ----
 
@@ -61,12 +67,15 @@ def _from_numpy(x: Any) -> Any:
         return jnp.asarray(x)
 
 
-def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _wide(op: Operator[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that keeps 64-bit arguments, which JAX rounds to 32 bits by default."""
 
     def run(*values: Any, **named: Any) -> Any:
-        leaves = flat([*values, *named.values()])
-        dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
+        arrays = [leaf for leaf in flat([*values, *named.values()]) if is_array(leaf)]
+        for array in arrays:
+            if not isinstance(array.dtype, np.dtype):
+                check_not_key(op.qualname, array)
+        dtypes = [np.dtype(array.dtype) for array in arrays]
         if jax.config.read("jax_enable_x64") or not any(map(is_wide, dtypes)):
             return kernel(*values, **named)
         with jax.enable_x64(True):
@@ -90,7 +99,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
     native = _function_of(op)
     on_host = _on_host(op)
     if native is None:
-        return _wide(on_host)
+        return _wide(op, on_host)
     run = native
 
     def kernel(*values: Any) -> Any:
@@ -110,11 +119,12 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         found = run(*values)
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
 
-    return _wide(kernel)
+    return _wide(op, kernel)
 
 
 def _function_of(op: RuleTable) -> Callable[..., Any] | None:
-    return NATIVE.get(op.name) if op.namespace == "np" else None
+    found = TABLE.get(op.name) if op.namespace == "np" else None
+    return None if found is None else partial(found, _DIALECT)
 
 
 def has_function(op: Operator[..., Any], dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -206,154 +216,24 @@ ON_HOST_IF_COMPLEX = frozenset(("sqrt", "arcsin", "arccos", "arcsinh", "arccosh"
 RAISING = frozenset(("index", "scatter_add", "solve", "cholesky"))
 
 
-def _of_ufunc(name: str) -> Callable[..., Any]:
-    """Return a JAX ufunc that converts its operands to the dtypes of NumPy's loop."""
-    ufunc, function = getattr(np, name), getattr(jnp, name)
-
-    def run(*operands: Any) -> Any:
-        dtypes = [_asked(x) for x in operands]
-        loop = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
-        pairs = zip(operands, loop, strict=False)
-        return function(*[jnp.asarray(x, _known(t)) for x, t in pairs])
-
-    return run
-
-
-def _asked(value: Any) -> Any:
-    """Return the dtype of an operand, or the class of a Python number."""
-    if type(value) in (int, float, complex):
-        return type(value)
-    return np.dtype(bool) if type(value) is bool else np.dtype(value.dtype)
-
-
 def _known(dtype: Any) -> Any:
     """Return the dtype that JAX uses instead: it has 32 bits unless 64 are enabled."""
     return jax.dtypes.canonicalize_dtype(dtype)
-
-
-def _promoted(arrays: Sequence[Any]) -> list[Any]:
-    """Convert arrays to the dtype to which NumPy promotes them."""
-    dtype = _known(np.result_type(*[np.dtype(x.dtype) for x in arrays]))
-    return [jnp.asarray(x, dtype) for x in arrays]
 
 
 def _places(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([slice(None) if i is None else i for i in indices])
 
 
-def _unslice(g: Any, shape: Any, key: Any) -> Any:
-    return jnp.zeros(shape, g.dtype).at[key_of(key)].set(g)
-
-
-def _scatter_add(g: Any, shape: Any, indices: Any) -> Any:
-    return jnp.zeros(shape, g.dtype).at[_places(indices)].add(g)
-
-
-def _square(x: Any) -> Any:
-    """Repeat a vector as all rows of a square matrix, as `np.tril` does."""
-    return x if x.ndim > 1 else jnp.broadcast_to(x, (x.size, x.size))
-
-
-def _full_like(x: Any, value: Any, dtype: Any, shape: Any) -> Any:
-    wanted = x.dtype if dtype is None else _known(dtype)
-    return jnp.full(x.shape if shape is None else tuple(shape), value, wanted)
-
-
-def _tensordot(a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
-    first, second = _promoted([a, b])
-    return jnp.tensordot(first, second, axes=(tuple(axes_a), tuple(axes_b)))
-
-
-def _reduced(name: str) -> Callable[..., Any]:
-    function = getattr(jnp, name)
-
-    def run(x: Any, axis: Any, keepdims: Any) -> Any:
-        axes = tuple(axis) if isinstance(axis, list) else axis
-        return function(x, axis=axes, keepdims=keepdims)
-
-    return run
-
-
-def _spread(name: str) -> Callable[..., Any]:
-    """Return the function for `np.var` or `np.std`."""
-    function = getattr(jnp, name)
-
-    def run(x: Any, axis: Any, keepdims: Any, ddof: Any, dtype: Any) -> Any:
-        axes = tuple(axis) if isinstance(axis, list) else axis
-        wide = x if dtype is None else x.astype(_known(dtype))
-        wide = wide if jnp.issubdtype(wide.dtype, jnp.inexact) else wide.astype(float)
-        return function(wide, axis=axes, keepdims=keepdims, ddof=ddof)
-
-    return run
-
-
-_UFUNCS = (
-    *("add", "subtract", "multiply", "divide", "negative", "positive", "square"),
-    *("reciprocal", "sqrt", "cbrt", "conjugate", "copysign", "power", "hypot"),
-    *("float_power", "arctan2", "logaddexp", "logaddexp2", "maximum", "minimum"),
-    *("fmax", "fmin", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin"),
-    *("cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh"),
-    *("arccosh", "arctanh", "deg2rad", "rad2deg", "absolute", "fabs", "rint", "floor"),
-    *("ceil", "trunc", "signbit", "isnan", "isinf", "isfinite", "equal", "not_equal"),
-    *("less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or"),
-    *("logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
-    *("invert", "heaviside", "nextafter"),
+_DIALECT = Dialect(
+    jnp,
+    asarray=lambda x, dtype: jnp.asarray(x, _known(dtype)),
+    dtype_of=lambda x: np.dtype(x.dtype),
+    put=lambda x, key, value: jnp.asarray(x).at[key].set(value),
+    zeros=lambda g, shape: jnp.zeros(shape, g.dtype),
+    add_at=lambda x, indices, g: x.at[_places(indices)].add(g),
+    take_at=lambda x, indices: jnp.asarray(x)[_places(indices)],
+    cholesky=lambda a, upper: jnp.linalg.cholesky(
+        a, upper=upper, symmetrize_input=False
+    ),
 )
-# Name of a NumPy operator -> a function of the values of all its parameters.
-NATIVE: Mapping[str, Callable[..., Any]] = {
-    **{name: _of_ufunc(name) for name in _UFUNCS},
-    **{name: _reduced(name) for name in ("sum", "prod", "mean", "max", "min")},
-    **{name: _reduced(name) for name in ("any", "all", "argmax", "argmin")},
-    **{name: _spread(name) for name in ("var", "std")},
-    "reshape": lambda x, shape: jnp.reshape(x, tuple(shape)),
-    "transpose": lambda x, axes: jnp.transpose(x, tuple(axes)),
-    "broadcast_to": lambda x, shape: jnp.broadcast_to(x, tuple(shape)),
-    "expand_dims": lambda x, axis: jnp.expand_dims(x, tuple(axis)),
-    "squeeze": lambda x, axis: jnp.squeeze(x, tuple(axis)),
-    "ravel": jnp.ravel,
-    "copy": jnp.copy,
-    "c_copy": jnp.copy,
-    "packed_like": lambda out, x: out,  # XLA chooses the layout
-    "real": jnp.real,
-    "imag": jnp.imag,
-    "astype": lambda x, dtype: x.astype(_known(dtype)),
-    "concatenate": lambda arrays, axis: jnp.concatenate(_promoted(arrays), axis),
-    "stack": lambda arrays, axis: jnp.stack(_promoted(arrays), axis),
-    "where": jnp.where,
-    "sign": jnp.sign,
-    "clip": lambda a, low, high: _of_ufunc("minimum")(
-        _of_ufunc("maximum")(a, low), high
-    ),
-    "repeat": jnp.repeat,
-    "pad": lambda x, widths, value: jnp.pad(x, widths, constant_values=value),
-    "trace": jnp.trace,
-    "matmul": lambda a, b: jnp.matmul(*_promoted([a, b])),
-    "tensordot": _tensordot,
-    "outer": lambda a, b: jnp.outer(*_promoted([a, b])),
-    "einsum": lambda subscripts, operands, optimize: jnp.einsum(
-        subscripts, *_promoted(operands)
-    ),
-    "slice": lambda x, key: x[key_of(key)],
-    "unslice": _unslice,
-    "slice_set": lambda x, v, key: (
-        jnp.asarray(x).at[key_of(key)].set(jnp.asarray(v, x.dtype))
-    ),
-    "index": lambda x, indices, packed: jnp.asarray(x)[_places(indices)],
-    "scatter_add": _scatter_add,
-    "full_like": _full_like,
-    "flip": lambda x, axis: jnp.flip(x, tuple(axis)),
-    "roll": lambda x, shift, axis: jnp.roll(x, tuple(shift), tuple(axis)),
-    "cumsum": jnp.cumsum,
-    "tril": lambda x, k: jnp.tril(_square(x), k),
-    "triu": lambda x, k: jnp.triu(_square(x), k),
-    "diagonal": jnp.diagonal,
-    "det": lambda a: jnp.linalg.det(_inexact(a)),
-    "solve": lambda a, b: jnp.linalg.solve(*_promoted([_inexact(a), _inexact(b)])),
-    "cholesky": lambda a, upper: jnp.linalg.cholesky(
-        _inexact(a), upper=upper, symmetrize_input=False
-    ),
-}
-
-
-def _inexact(x: Any) -> Any:
-    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(float)

@@ -17,13 +17,12 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline, part_of
-from customop.core.operator import Operator
 from customop.errors import CustomOpError
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
 from customop.interop.jax.jax_kind import has_function, is_wide, register_jax_arrays
+from customop.interop.rule_graphs import without_writes
 from customop.shapes.sizes import Symbolic
-from customop.transforms.trace.functionalize import functionalize
 from customop.transforms.trace.graph_tracer import lay_out
 from customop.transforms.trace.make_fx import make_fx
 
@@ -47,14 +46,9 @@ def graph_of_rule(
     """
     try:
         traced = make_fx(fn, "fake")(*[FakeArray(s, dtype) for s, dtype in given])
-        module = functionalize(traced)
+        return without_writes(traced)
     except CustomOpError:  # the rule runs on the host, where an error is raised again
         return None
-    module.graph.eliminate_dead_code()
-    calls = [n for n in module.graph.nodes if n.op == CALL and n.target is not lay_out]
-    if all(isinstance(n.target, Operator) and not n.has_effects for n in calls):
-        return module
-    return None
 
 
 def is_native(module: GraphModule) -> bool:

@@ -45,11 +45,12 @@ def is_forward_mode() -> bool:
     return has_tangents() and bool(torch._C._is_fwd_grad_enabled())
 
 
-# The dispatch keys of tensors that are no arrays: sparse and nested ones. That of autograd
-# comes before the class of nested tensors is asked.
+# The dispatch keys of tensors that are not arrays: sparse, nested, quantized ones and those of
+# mkldnn. That of autograd comes before the class of nested tensors is asked.
 NOT_STRIDED: Final = (
     *("SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA"),
     *("NestedTensorCPU", "NestedTensorCUDA", "AutogradNestedTensor"),
+    *("MkldnnCPU", "QuantizedCPU"),
 )
 
 _AUTOCAST: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)

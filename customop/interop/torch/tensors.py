@@ -181,11 +181,15 @@ def as_written_array(x: Any) -> Any:
 
 
 def check_layout(x: Any) -> None:
-    """Raise for a sparse or nested tensor."""
+    """Raise for a sparse, nested or quantized tensor."""
     if x.is_nested:
         raise ArgumentError(
             "a tensor is nested, so its rows may have several lengths, and an array has one",
             do="call the operator on each: [op(row) for row in x.unbind()]",
+        ) from None
+    if x.is_quantized:
+        raise ArgumentError(
+            f"a tensor is quantized, to {x.dtype}", do="pass x.dequantize()"
         ) from None
     if x.layout is not torch.strided:
         raise ArgumentError(

@@ -35,6 +35,7 @@ from customop.interop.torch.framework import (
     schema_of,
     torch,
 )
+from customop.interop.torch.rule_code import RuleCodes
 from customop.interop.torch.tensors import (
     as_array,
     as_tensor,
@@ -322,6 +323,7 @@ class Exported:
             if leaf.is_array
         )
         self.functions: tuple[Any, Any] = functions_of(op.name)
+        self.codes: RuleCodes = RuleCodes(op)
         self.derived: Any = None
         namespace = name.partition("::")[0]
         self._library: Any = torch.library.Library(namespace, "FRAGMENT")
@@ -479,7 +481,7 @@ class Exported:
             "_tensor": (lambda x: as_tensor(x, keeps_strides=True))
             if keeps
             else as_tensor,
-            "_plain": _plain,
+            "_plain": plain,
             "_wrote": _wrote,
             "_results": self.signature.results,
             "_join": self.signature.joins,
@@ -539,8 +541,7 @@ class Exported:
     def _run_derived(self, steps: str, extra: Sequence[Any], *values: Any) -> list[Any]:
         leaves, tensors = self.taken_out(values)
         arrays = [None if x is None else as_array(x) for x in (*tensors, *extra)]
-        plain_leaves = [_plain(value) for value in leaves]
-        found = self.evaluate(steps_of(steps), plain_leaves, arrays)
+        found = self.evaluate(steps_of(steps), [*map(plain, leaves)], arrays)
         return fresh_tensors(found, arrays)
 
     def _run_rows(self, steps: str, *values: Any) -> None:
@@ -550,7 +551,7 @@ class Exported:
                     check_written(x)
         leaves, tensors = self.taken_out(values)
         arrays = [None if x is None else as_array(x) for x in tensors]
-        run_written(self, steps_of(steps), [_plain(v) for v in leaves], arrays)
+        run_written(self, steps_of(steps), [*map(plain, leaves)], arrays)
         for i in self.signature.written:
             _wrote(values[i])
 
@@ -666,12 +667,6 @@ def _is_followed(args: Sequence[Any], keywords: Any) -> bool:
 
 def _requires_grad(values: Sequence[Any]) -> bool:
     return any(isinstance(x, torch.Tensor) and x.requires_grad for x in values)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return plain(value)
 
 
 def _nothing(call: TorchFakeCall) -> Any:

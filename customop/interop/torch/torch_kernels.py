@@ -94,7 +94,9 @@ class TorchFakeCall:
 
 
 def plain(value: Any) -> Any:
-    """Convert torch's dtypes and devices to ours; return other values unchanged."""
+    """Convert torch's dtypes and devices to ours, in lists too; return other values unchanged."""
+    if isinstance(value, list | tuple):
+        return [*map(plain, value)]
     if isinstance(value, torch.dtype):
         return dtype_of_numpy(value)
     if isinstance(value, torch.device):
@@ -260,8 +262,12 @@ def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
     if wanted and outputs:
         step = Pull(wanted, outputs, ctx.known, is_conjugate=True)
         given = (*ctx.saved_tensors, *[grads[i] for i in outputs])
-        for i, grad in zip(wanted, ctx.call.then(step).run(given), strict=True):
-            found[i] = _or_none(grad)
+        pulled = ctx.call.then(step)
+        grads_in = pulled.exported.codes.run(pulled, given)
+        if grads_in is None:
+            grads_in = [_or_none(grad) for grad in pulled.run(given)]
+        for i, grad in zip(wanted, grads_in, strict=True):
+            found[i] = grad
     return (None, *found)
 
 
@@ -275,8 +281,11 @@ def _jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
     tensors = ctx.saved_tensors
     tensors = tensors[: len(tensors) - ctx.known]
     given = (*tensors, *[tangents[i + 1] for i in moving])
-    found = ctx.call.then(Push(moving)).run(given)
-    return tuple([_or_none(tangent) for tangent in found])
+    pushed = ctx.call.then(Push(moving))
+    found = pushed.exported.codes.run(pushed, given)
+    if found is None:
+        found = [_or_none(tangent) for tangent in pushed.run(given)]
+    return tuple(found)
 
 
 def _vmap(
