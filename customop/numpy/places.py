@@ -431,6 +431,7 @@ def _scattered_windows(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
 
 def _added_windows(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
     """Add the elements at one place of all windows at once: a step for each place."""
+    _check_windows(g, shape, widths, axes)
     is_numpy = isinstance(g, np.ndarray)
     if is_numpy and math.prod(widths) > 4 * math.prod([g.shape[at] for at in axes]):
         return _scattered_windows(g, shape, widths, axes)
@@ -448,12 +449,31 @@ def _added_windows(g: Any, shape: Any, widths: Any, axes: Any) -> Any:
     return out
 
 
+def _check_windows(g: Any, shape: Any, widths: Any, axes: Any) -> None:
+    """Raise unless `g` has the shape of the windows of an array of that shape."""
+    is_placed = all(0 <= at < len(shape) for at in axes)
+    is_placed = is_placed and len(axes) == len(widths)
+    expected = _lengths(shape, widths, axes)[-1] if is_placed else ()
+    if not is_placed or tuple(g.shape) != (*expected, *widths):
+        raise ShapeError(
+            f"np::sliding_window_sum: g has the shape {tuple(g.shape)}, which is not that of"
+            f" windows of the lengths {[*widths]} along the axes {[*axes]} of an array of"
+            f" shape {tuple(shape)}",
+            do="pass what sliding_window_view gives for that array",
+        )
+
+
+def _fake_added(g: Any, shape: Any, widths: Any, axes: Any) -> FakeArray:
+    _check_windows(g, shape, widths, axes)
+    return FakeArray(shape, g.dtype, device=device_of(g))
+
+
 # Adds up all windows, each at its place: the transpose of taking them.
 _overlay: Operator[..., Any] = linear(
     "sliding_window_sum",
     "(Array g, int[] shape, int[] widths, int[] axes) -> Array",
     _added_windows,
-    fake=lambda g, shape, widths, axes: FakeArray(shape, g.dtype, device=device_of(g)),
+    fake=_fake_added,
     transpose=lambda g, found, shape, widths, axes: _windows(g, widths, axes),
     rows={"shape": with_count, "axes": past_rows},
 )
