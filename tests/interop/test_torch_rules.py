@@ -147,8 +147,9 @@ def test_gradients_are_torchs_own(made: Any, count: Calls, backward: Any) -> Non
         assert by_torch or (backward is _in_place and not given.is_contiguous())
     found, by_torch, others = count(_slope, compiled, X)
     torch.testing.assert_close(found, _slope(torch.sin, X), rtol=1e-12, atol=1e-12)
-    assert by_torch
-    assert not others
+    # Torch's cache on disk would keep the formula when it changes.
+    assert not by_torch
+    assert others
 
 
 def test_a_formula_reads_the_result(made: Any, count: Calls) -> None:

@@ -2,7 +2,7 @@
 
 The backward formula of an operator, or its rule for tangents, is traced as a graph. If torch
 has a function of the same meaning for each operator of the graph, torch runs these: no
-tensor is converted, and torch differentiates, batches and compiles them itself. What the
+tensor is converted, and torch differentiates and batches them itself. What the
 formula uses beside its arguments is watched, as in compiled functions.
 """
 
@@ -116,6 +116,9 @@ class RuleCodes:
 _MOST = 64
 
 
+_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
 class _TensorType(NamedTuple):
     """The facts of a tensor that code depends on; its order, where a rule writes to arrays."""
 
@@ -131,10 +134,12 @@ def _types(tensors: Sequence[Any]) -> tuple[_TensorType | None, ...] | None:
         if x is None:
             found.append(None)
             continue
+        # Torch keeps compiled programs on disk by the names of operators: another formula
+        # would not be seen if it were in one (torch 2.13). So traced tensors are left out.
+        if type(x) not in _CLASSES:
+            return None
         shape = tuple(x.shape)
         if x.dtype not in DTYPES or x.device.type != "cpu":
-            return None
-        if any(type(n) is not int for n in shape):  # sizes of torch.compile
             return None
         found.append(_TensorType(x.dtype, shape, x.is_contiguous() or _is_ordered(x)))
     return tuple(found)
