@@ -477,6 +477,13 @@ _overlay: Operator[..., Any] = linear(
     transpose=lambda g, found, shape, widths, axes: _windows(g, widths, axes),
     rows={"shape": with_count, "axes": past_rows},
 )
+_overlay.register_sample_inputs(
+    lambda: [
+        (np.array([[1.0, 2.0], [0.5, 3.0], [4.0, -1.0]]), [4], [2], [0]),
+        (np.arange(12.0).reshape(2, 3, 2, 1) / 8.0, [3, 3], [2, 1], [0, 1]),
+        (np.array([[[0.5], [2.0]], [[-1.0], [3.0]]]), [2, 2], [1], [1]),
+    ]
+)
 
 
 def _overlaid(g: Any, shape: Any, widths: Any, axes: Any) -> Any:

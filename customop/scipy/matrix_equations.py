@@ -162,7 +162,8 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Array:
 )
 def root(a: Any) -> Any:
     """Compute the principal roots of matrices, which must have the dtype of the matrices."""
-    found = np.asarray(linalg.sqrtm(a))
+    # SciPy 1.17 reads arrays at odd addresses as if they were aligned.
+    found = np.asarray(linalg.sqrtm(np.require(a, requirements="A")))
     if found.dtype.kind == "c" and a.dtype.kind != "c":
         raise GradientError(
             "scipy.linalg.sqrtm: the root of this real matrix is complex",
