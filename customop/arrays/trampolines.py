@@ -236,7 +236,7 @@ class _Copy:
         self, step: dis.Instruction, seen: Sequence[dis.Instruction]
     ) -> bytes | None:
         """Return the stub of ``c += value``, if `c` is a local variable or an item."""
-        found = _under(seen, 1)
+        found = place_under(seen, 1)
         if found is None:
             return None
         below = seen[found[0]]
@@ -260,12 +260,14 @@ class _Copy:
         if keys < len(seen) and seen[-1].opname == "SWAP":  # container[key] += value
             sum_ = seen[-1 - keys - 1]
             found = (
-                _under(seen[: -1 - keys - 1], 1) if sum_.opname == "BINARY_OP" else None
+                place_under(seen[: -1 - keys - 1], 1)
+                if sum_.opname == "BINARY_OP"
+                else None
             )
             if found is None or found[0] <= keys or seen[found[0] - 1].opname != "COPY":
                 return None
             seen = seen[: found[0] - 1 - keys]
-        under = _under(seen, keys)
+        under = place_under(seen, keys)
         return (
             None
             if under is None
@@ -471,7 +473,7 @@ def _effect(step: dis.Instruction, *, is_jump: bool = False) -> int:
     return dis.stack_effect(step.opcode, step.arg if has_arg else None, jump=is_jump)
 
 
-def _under(seen: Sequence[dis.Instruction], count: int) -> tuple[int, bool] | None:
+def place_under(seen: Sequence[dis.Instruction], count: int) -> tuple[int, bool] | None:
     """Return the place of the instruction of the value below the topmost ones.
 
     And whether it is the first of the two values of that instruction. None if the

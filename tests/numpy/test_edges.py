@@ -98,6 +98,9 @@ def test_tables_of_isin_are_of_whole_numbers_under_vmap() -> None:
 def test_fake_arrays_are_not_tiled_less_than_never() -> None:
     with pytest.raises(ValueError, match="negative dimensions"):
         np.tile(co.fake_like(_LINE), -1)
+    for run in (co.make_fx(np.tile), co.compile(np.tile)):
+        with pytest.raises(ValueError, match="negative dimensions"):
+            run(_LINE, -1)
 
 
 @pytest.mark.parametrize("fn", [np.logaddexp, np.logaddexp2])

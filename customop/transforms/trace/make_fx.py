@@ -16,6 +16,7 @@ from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
 from customop.arrays.stand_ins import entered
+from customop.core.certain_writes import certainly_written
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
@@ -534,7 +535,8 @@ class _Capture:
         subject = subject_with(draw_subject(self.fn, "graph"), self.fn, "graph", leaves)
         watch = None if subject.is_known else DrawWatch(self.fn, leaves)
         if watch is not None:
-            self.trace.note_arrays(watch.arrays)
+            written = certainly_written(self.fn, args, is_first=True)
+            self.trace.note_arrays(watch.arrays, written)
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)

@@ -363,6 +363,10 @@ class _Constant:
         constants[name], self.mark = self.held, None
 
 
+# The mark of an array that is written first of all: none of those below equals it.
+_WRITTEN = object()
+
+
 def _mark(value: Any) -> Any:
     """Return what differs once somebody has written an array; None if nobody can."""
     if not is_array(value) or is_traced(value) or isinstance(value, np.generic):
@@ -501,10 +505,20 @@ class Trace(Mode):
         known.is_own = mark is not None and self._was_changed(value)
         return known
 
-    def note_arrays(self, arrays: Sequence[np.ndarray]) -> None:
-        """Note what arrays from outside hold before the function runs."""
+    def note_arrays(
+        self, arrays: Sequence[np.ndarray], written: Sequence[np.ndarray]
+    ) -> None:
+        """Note what arrays from outside hold before the function runs.
+
+        It begins by writing all elements of those in `written`, perhaps with the bytes
+        that they hold: so they differ from their marks.
+        """
         owners = {id(own): own for own in map(owner, arrays)}
         self._marks_before = {key: (own, _mark(own)) for key, own in owners.items()}
+        for array in written:
+            own = owner(array)
+            if id(own) in owners and own.nbytes == array.nbytes:  # no part of it
+                self._marks_before[id(own)] = own, _WRITTEN
 
     def has_changed_arrays(self) -> bool:
         """Return whether one of these arrays has changed since."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -187,3 +189,38 @@ def test_rows_may_be_swapped_by_hand() -> None:
         return y
 
     np.testing.assert_array_equal(co.vjp(fn, X)[0], fn(X))
+
+
+IMPORTS = """
+import random
+import sys
+import numpy as np
+import customop as co
+
+rows = np.arange(3.0)
+assert "numpy.random" not in sys.modules
+name = "".join(["ran", "dom"])  # which the walk to the generators does not see
+found = co.vmap(lambda x: x * len(getattr(np, name).__name__))(rows)
+assert "numpy.random" in sys.modules
+assert (found == rows * 12).all(), found
+"""
+IMPORTS_AND_DRAWS = """
+import random
+import sys
+import numpy as np
+import customop as co
+
+assert "numpy.random" not in sys.modules
+try:
+    co.vmap(lambda x: x + np.random.default_rng().normal())(np.arange(3.0))
+except co.VmapError as error:
+    assert "draws from" in str(error), error
+else:
+    raise AssertionError("a draw is not noticed")
+"""
+
+
+@pytest.mark.parametrize("code", [IMPORTS, IMPORTS_AND_DRAWS])
+def test_the_import_of_the_generators_is_no_draw(code: str) -> None:
+    """NumPy imports them at their first use, and its global one takes a seed then."""
+    subprocess.run([sys.executable, "-c", code], check=True)
