@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from customop.arrays.convert import as_kind
 from customop.arrays.kinds import CPU, has_data, has_device, kind_of
 from customop.arrays.nested import describe, flat
+from customop.config import config
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample, call_text
@@ -182,6 +184,7 @@ def _done(
     inputs: list[str],
 ) -> Generator[Done, None, None]:
     """Run the checks in order and yield their outcomes; add the calls to `inputs`."""
+    began = perf_counter()
     is_call = args is not None or kwargs is not None
     start = None if is_call else KernelState(op)
     try:
@@ -193,18 +196,34 @@ def _done(
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
     how = {"is_given": is_given, "keeps_shapes": is_call, "begins_later": True}
-    session = Session(op, samples, rtol, atol, start=start, **how)
+    samples, note = (samples, "") if is_given else _fewer(op, samples)
+    session = Session(op, samples, rtol, atol, start=start, began=began, **how)
     running = outcomes(session, checks)
     for done in islice(running, 1):
-        patterns = None if is_given else op.plans.patterns
-        is_cut = patterns is not None and patterns.was_slow and done.outcome == SUCCESS
-        notes = [done.note] * bool(done.note) + [_FEW] * is_cut
-        yield done._replace(note="; ".join(notes))
+        notes = [done.note, note] if done.outcome == SUCCESS else [done.note]
+        yield done._replace(note="; ".join(filter(None, notes)))
     # Meanwhile the child process works.
     inputs += [call_text(op.qualname, sample) for sample in samples]
     yield from running
 
 
+def _fewer(op: Operator[..., Any], samples: list[Sample]) -> tuple[list[Sample], str]:
+    """Return fewer of the inputs that were found if the kernel is slow, and a note.
+
+    A few inputs in all checks show more than many inputs in the first checks.
+    """
+    patterns = op.plans.patterns
+    if patterns is None or not (
+        patterns.was_slow or patterns.seconds_a_call * _CALLS > config.opcheck_seconds
+    ):
+        return samples, ""
+    few = samples[:: max(1, len(samples) // _INPUTS_OF_SLOW)]
+    left_out = f"the kernel is slow: {len(few)} of {len(samples)} inputs are checked"
+    return few, _FEW if patterns.was_slow else left_out
+
+
+# About how many calls the checks need, and how many inputs a slow kernel keeps.
+_CALLS, _INPUTS_OF_SLOW = 1000, 2
 _FEW = "the kernel is slow: the search for inputs ended early, so there may be others"
 
 

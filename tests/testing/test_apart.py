@@ -224,6 +224,27 @@ def test_memory_that_is_overwritten_may_break_the_check_itself() -> None:
         list(outcomes.outcomes(session, [always]))
 
 
+def test_nothing_is_checked_after_a_write_outside_of_the_arrays() -> None:
+    """It may have changed anything, so that later checks would differ between runs."""
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        after = ctypes.c_uint64.from_address(x.ctypes.data + x.nbytes)
+        if after.value == 2**64 - 1:  # as after no other array of this test
+            after.value = 0
+        return x * 2
+
+    op = _operator(kernel)
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert table.failed == ["test_mutation"]
+    assert "writes outside of argument 'x'" in str(table["test_mutation"])
+    names = [*table]
+    later = names[names.index("test_mutation") + 1 :]
+    assert {table[name] for name in later} == {
+        "SKIPPED: the kernel wrote outside of its arrays, so that nothing else is certain"
+    }
+    assert table["test_schema"] == "SUCCESS"
+
+
 def test_fault_survives_a_crash_on_smaller_inputs() -> None:
     """The search for the smallest input ends there, and the fault is as first seen."""
 

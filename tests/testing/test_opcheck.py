@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behavior_checks, check_runs, session
+from customop.testing.checks import behavior_checks, check_runs
 from customop.testing.checks.check_jobs import CHECKS
 from customop.testing.inputs import search
 
@@ -698,7 +699,6 @@ def test_search_for_a_smaller_input_that_ends_early(
 
 def test_time_that_is_over_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no fault of the kernel: it does not look like a lock that is kept."""
-    monkeypatch.setattr(session, "_LEAST", 1e-9)
     monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
     utils = "test_threads"
     found = opcheck(scale, (X, 2.0), test_utils=utils, raise_exception=False)
@@ -734,13 +734,35 @@ def test_empty_arrays_have_no_derivative() -> None:
 
 def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check stops between two calls when its time is up, and says what is left out."""
-    monkeypatch.setattr(session, "_LEAST", 0.0)
     monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
     found = opcheck(scale, (X, 3.0), test_utils=("test_layouts", "test_sizes"))
     assert found["test_layouts"] == (
         "SKIPPED: the kernel is slow: stopped within input 1 of its inputs; those after"
         " it are left out"
     )
+
+
+def test_slow_kernel_is_called_less_by_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The search for inputs ends with the first, and each check before its first call."""
+    calls = np.frombuffer(mmap.mmap(-1, 8), np.int64)  # children write to it, too
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return x * 2
+
+    op = co.custom_op("checked::counted", counted, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    opcheck(op, test_utils=("test_layouts", "test_determinism"))
+    usual = int(calls[0])
+    monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
+    op = co.custom_op("checked::counted_less", counted, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    calls[0] = 0
+    found = opcheck(op, test_utils=("test_layouts", "test_determinism"))
+    assert "stopped within input 1" in str(found["test_determinism"])
+    assert 0 < calls[0] < 20 < usual
 
 
 def test_large_arrays_have_no_variations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.registry import all_operators
+from customop.core.registry import all_operators, find_operator
 from customop.testing import opcheck
 from tests.tiers import fifth_of
 
@@ -202,6 +202,27 @@ def test_numpy_operator(op: Any) -> None:
     found = opcheck(op, raise_exception=False)
     assert found.waived.keys() == WAIVED.get(op.qualname, set())
     assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
+
+
+OWN = ["lay_out", "stop_gradient", "assign", "set_slice", "number"]
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.exhaustive
+def test_operator_of_graphs_and_gradients(name: str) -> None:
+    """The package's own operators pass; zeros for the identity are waived."""
+    co.stop_gradient(np.ones(2))  # defines the operator
+    found = opcheck(find_operator(f"customop::{name}"), raise_exception=False)
+    assert found.waived.keys() == (_DERIVATIVES if name == "stop_gradient" else set())
+    assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
+
+
+def test_layout_that_would_lose_numbers_is_refused() -> None:
+    """Elements that overlap cannot hold the values of an array."""
+    lay_out = find_operator("customop::lay_out")
+    with pytest.raises(ValueError, match="let elements of complex128 overlap"):
+        lay_out(np.ones(3, complex), [8])
+    assert lay_out(np.ones(3, np.float32), [8]).strides == (8,)
 
 
 # Operator -> checks that fail on purpose in the course.

@@ -25,7 +25,8 @@ from customop.testing.inputs.variations import dtypes, layouts
 
 from . import probed
 from .hidden import calls, lengths, precision
-from .planted import agreement
+from .planted import agreement, contract
+from .planted import dtypes as wrong_dtypes
 from .probed import CASES
 from .sampling import operator
 
@@ -299,6 +300,46 @@ def test_script_of_two_kernels_keeps_them_apart(tmp_path: Path) -> None:
     row = agreement.default_kernel_differs(True)
     utils = "test_kernels_agree"
     found = co.testing.opcheck(row, test_utils=utils, raise_exception=False)[utils]
+    assert isinstance(found, co.OpCheckError)
+    again = run_script(found.repro, tmp_path)
+    assert f"customop.OpCheckError: {str(found).splitlines()[0]}" in again.stderr
+
+
+def _blocks_of_registered(wrong: bool) -> Any:
+    """A rule that is wrong for more than 64 rows, of an operator with inputs."""
+    n = 64
+
+    def tripled(x: np.ndarray) -> np.ndarray:
+        if x.shape[-1:] != (7,):
+            raise ValueError("seven columns")
+        return x * 3
+
+    op = co.custom_op("reproduce::tripled", tripled, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    op.register_sample_inputs(lambda: [(np.ones(7),)])
+    return op.register_vmap(
+        lambda info, dims, x: (op(x) + (wrong and info.batch_size > n), dims[0])
+    )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("build", "check"),
+    [
+        (lengths.batch_of_64_in_blocks, "test_vmap"),
+        (_blocks_of_registered, "test_vmap"),
+        (contract.out_variant_differs, "test_out_variant"),
+        (contract.out_overload_differs, "test_out_variant"),
+        (contract.inplace_variant_differs, "test_out_variant"),
+        (wrong_dtypes.bytes_read_in_native_order, "test_dtypes"),
+        (wrong_dtypes.integers_read_in_native_order, "test_dtypes"),
+    ],
+)
+def test_script_shows_what_its_arguments_alone_may_hide(
+    build: Any, check: str, tmp_path: Path
+) -> None:
+    """Long batches, variants of the operator and arrays of another byte order."""
+    found = co.testing.opcheck(build(True), raise_exception=False)[check]
     assert isinstance(found, co.OpCheckError)
     again = run_script(found.repro, tmp_path)
     assert f"customop.OpCheckError: {str(found).splitlines()[0]}" in again.stderr

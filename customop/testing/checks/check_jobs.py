@@ -156,12 +156,16 @@ class Done(NamedTuple):
         For a success: what it could not prove.
     has_crashed : bool
         Whether the kernel ended the process.
+    has_overwritten : bool
+        Whether the kernel wrote outside of its arrays, so that later checks would not
+        find the same in each run.
     """
 
     outcome: str | OpCheckError
     seconds: float
     note: str = ""
     has_crashed: bool = False
+    has_overwritten: bool = False
 
 
 def done_of(check: Check, session: Session, report: Report) -> Done:
@@ -171,7 +175,8 @@ def done_of(check: Check, session: Session, report: Report) -> Done:
     outcome = outcome_of(check, session, reported if is_waived else report)
     notes = [_needless(check)] * is_waived + session.notes
     note = notes[0] if outcome == SUCCESS and notes else ""
-    return Done(outcome, perf_counter() - start, note)
+    seconds = perf_counter() - start
+    return Done(outcome, seconds, note, has_overwritten=session.has_overwritten)
 
 
 def _needless(check: Check) -> str:
@@ -184,7 +189,8 @@ def both(done: Done, rest: Done) -> Done:
     is_fault = isinstance(rest.outcome, OpCheckError)
     worse = rest if is_fault and isinstance(done.outcome, str) else done
     note = worse.note or rest.note if worse.outcome == SUCCESS else ""
-    return worse._replace(seconds=seconds, note=note)
+    has_overwritten = done.has_overwritten or rest.has_overwritten
+    return worse._replace(seconds=seconds, note=note, has_overwritten=has_overwritten)
 
 
 def clock(patience: float) -> Watcher:
@@ -244,7 +250,8 @@ def run_checks(
     """Send outcomes of checks; send a fault at once, then at its smallest input."""
 
     def report(*found: Any) -> OpCheckError:
-        send_done(send, Done(reported(*found), 0.0), is_last=False)
+        first = Done(reported(*found), 0.0, has_overwritten=session.has_overwritten)
+        send_done(send, first, is_last=False)
         return at_smallest(*found)
 
     note_program()

@@ -19,6 +19,7 @@ from customop.core.operator import Operator
 from customop.core.rule_kind import is_interactive
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
+from customop.testing.checks.contract_checks import variants_of
 from customop.testing.checks.definition_text import NoTextError, definition_text
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
@@ -150,6 +151,7 @@ def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckE
 def _samples_of(check: Check, session: Session) -> Iterator[Sample]:
     """Yield the samples that a check runs on."""
     for given in session.samples:
+        session.check_time()
         if check.vary is None or not session.has_room(given):
             yield given
             continue
@@ -222,6 +224,8 @@ def at_smallest(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """Return the error for a fault at the smallest input that shows it."""
+    if isinstance(error, Fault) and error.over_all:  # no sample alone shows it
+        return reported(check, session, sample, error)
     is_taken = session.accepts(sample)
     allowed = Allowance(_TO_SHRINK)
 
@@ -253,7 +257,32 @@ def at_smallest(
         smallest, again = sample, error
     if was_slow and isinstance(again, Fault):
         again.where += (_SLOW,)
-    return reported(check, session, smallest, again)
+    in_call = _shows_in_call(check, session, smallest, allowed)
+    return reported(check, session, smallest, again, in_call=in_call)
+
+
+def _shows_in_call(
+    check: Check, session: Session, sample: Sample, allowed: Allowance
+) -> bool:
+    """Return whether the check finds a fault where this call alone is given to it."""
+    own = Session(
+        session.op,
+        [sample],
+        session.rtol,
+        session.atol,
+        keeps_shapes=True,
+        start=session.start,
+    )
+    own.allowed = allowed
+    try:
+        return any(
+            _found_by(check, own, other)[1] is not None
+            for other in _samples_of(check, own)
+        )
+    except OutOfTimeError:
+        return True
+    except Exception:  # noqa: BLE001  # a sample that it refuses: the script raises it
+        return True
 
 
 _SLOW = (
@@ -280,13 +309,24 @@ def _identity(error: Exception) -> tuple[Any, ...]:
 
 
 def reported(
-    check: Check, session: Session, sample: Sample, error: Exception
+    check: Check,
+    session: Session,
+    sample: Sample,
+    error: Exception,
+    *,
+    in_call: bool = True,
 ) -> OpCheckError:
-    """Return the error for a fault, with its input and a script to repeat it."""
+    """Return the error for a fault, with its input and a script to repeat it.
+
+    If the check of this call alone does not show the fault, the script has the inputs
+    that opcheck began with.
+    """
     op = session.op
     fault = _as_fault(op, error)
-    is_of_all = fault.over_all and not session.keeps_shapes
-    script = repro(op, None if is_of_all else sample, check.name)
+    given = sample if in_call and not fault.over_all else None
+    if given is None and session.keeps_shapes:
+        given = session.samples[0]
+    script = repro(op, given, check.name)
     made = op.error(
         OpCheckError,
         f"{check.name}: {fault.what}",
@@ -387,7 +427,8 @@ def repro(op: Operator[..., Any], sample: Sample | None, check: str = "") -> str
         call = _call_text(op, args, named, check)
     if check:
         script.needs("import customop.testing")
-    first = _definition(op, script)
+    # Without arguments opcheck takes the registered inputs, if there are any.
+    first = _definition(op, script, check, with_samples=sample is None)
     parts = [*_import_blocks(script), "\n".join(script.lines), first, call]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -432,7 +473,9 @@ def _call_text(
     )
 
 
-def _definition(op: Operator[..., Any], script: PythonText) -> str:
+def _definition(
+    op: Operator[..., Any], script: PythonText, check: str, *, with_samples: bool
+) -> str:
     """Return code that defines the operator, or imports the module that does."""
     module, where = op.definition.module, op.definition.place
     is_inside = "<locals>" in getattr(op.__wrapped__, "__qualname__", "")
@@ -440,7 +483,8 @@ def _definition(op: Operator[..., Any], script: PythonText) -> str:
     if is_apart or not _is_in(module, op):
         own = deepcopy(script)
         try:
-            text = definition_text(op, own)
+            variants = [*variants_of(op)] if check == "test_out_variant" else []
+            text = definition_text(op, own, variants, with_samples=with_samples)
         except NoTextError as error:
             if is_apart:
                 place = _where(where)

@@ -354,7 +354,7 @@ def check_out_variant(session: Session, sample: Sample) -> str:
     op = session.op
     if Tag.out in op.tags:
         _check_overwrites(session, sample)
-    pairs = list(_variants(op))
+    pairs = list(variants_of(op))
     for other in pairs:
         _check_variant(session, sample, other)
     if not pairs and Tag.out not in op.tags:
@@ -362,7 +362,7 @@ def check_out_variant(session: Session, sample: Sample) -> str:
     return ""
 
 
-def _variants(op: Operator[..., Any]) -> Iterator[Any]:
+def variants_of(op: Operator[..., Any]) -> Iterator[Any]:
     """Yield the in-place and out variants of an operator, found by their names."""
     if op.schema.written:
         return

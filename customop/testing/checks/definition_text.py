@@ -27,34 +27,52 @@ class NoTextError(Exception):
     """A definition cannot be written as code, and why."""
 
 
-def definition_text(op: Operator[..., Any], script: PythonText) -> str:
+def definition_text(
+    op: Operator[..., Any],
+    script: PythonText,
+    variants: Sequence[Operator[..., Any]] = (),
+    *,
+    with_samples: bool = False,
+) -> str:
     """Return code that defines an operator and registers its rules.
 
-    Values that its functions hold are written too. `script` gets the imports.
+    Values that its functions hold are written too. `script` gets the imports. The code
+    defines `variants` of the operator, too, and registers its sample inputs if asked.
 
     Raises
     ------
     NoTextError
         If a function has no source, or holds something that no code makes.
     """
-    made = _DefinitionText(op, script)
-    lines = [*made.registrations()]
-    return "\n".join([*made.blocks, *lines])
+    named: dict[str, Any] = {"np": np, "co": import_module("customop"), "op": op}
+    text: list[str] = []
+    for i, each in enumerate([op, *variants]):
+        made = _DefinitionText(each, f"variant{i}" if i else "op", script, named)
+        lines = [*made.registrations(with_samples=with_samples and not i)]
+        text += [*made.blocks, *lines]
+    return "\n".join(text)
 
 
 class _DefinitionText:
     """The code of the functions of an operator, each with the names that it reads."""
 
-    def __init__(self, op: Operator[..., Any], script: PythonText) -> None:
+    def __init__(
+        self,
+        op: Operator[..., Any],
+        name: str,
+        script: PythonText,
+        named: dict[str, Any],
+    ) -> None:
         self.op = op
+        self.name = name
         self.script = script
         self.blocks: list[str] = []
         # The kernel that the call of custom_op gets.
         self._first: Any = None
-        # Name -> the value that the code gives it.
-        self._named: dict[str, Any] = {"np": np, "co": import_module("customop")}
+        # Name -> the value that the code gives it, for all operators of the script.
+        self._named = named
 
-    def registrations(self) -> Iterator[str]:
+    def registrations(self, *, with_samples: bool) -> Iterator[str]:
         """Yield the statements that define the operator and register its rules."""
         op = self.op
         schema = _schema_text(op)
@@ -62,7 +80,7 @@ class _DefinitionText:
         first = DEFAULT if DEFAULT in rows else CPU.name
         if first not in rows:
             raise NoTextError("it has neither a default kernel nor one for NumPy")
-        self._named["op"] = op
+        self._named[self.name] = op
         self._first = _of_user(rows[first])
         given = [
             repr(op.qualname),
@@ -76,11 +94,12 @@ class _DefinitionText:
             tags = sorted(f"co.{tag}" for tag in op.tags)
             given.append(f"tags=[{', '.join(tags)}]")
         called = ",\n    ".join(given)
-        names = " = ".join(dict.fromkeys(["op", *self._names_of_op()]))
+        names = " = ".join(dict.fromkeys([self.name, *self._names_of_op()]))
         later = [
             self._registration(kind, fn)
             for kind, fn in rows.items()
-            if kind is not SAMPLE_INPUTS and not _is_derived(_of_user(fn))
+            if (with_samples or kind is not SAMPLE_INPUTS)
+            and not _is_derived(_of_user(fn))
         ]
         yield f"{names} = co.custom_op(\n    {called},\n)"
         yield from later
@@ -92,10 +111,13 @@ class _DefinitionText:
         if kind is AUTOGRAD:
             return self._autograd(fn)
         names: dict[Any, str] = {FAKE: "fake", VMAP: "vmap", JVP: "jvp"}
+        names[SAMPLE_INPUTS] = "sample_inputs"
         if kind in names:
-            return f"op.register_{names[kind]}({self._rule(fn, names[kind])})"
+            rule = self._rule(fn, names[kind])
+            return f"{self.name}.register_{names[kind]}({rule})"
         if kind == CPU.name:
-            return f"op.register_kernel({kind!r})({self._rule(fn, 'for_cpu')})"
+            rule = self._rule(fn, "for_cpu")
+            return f"{self.name}.register_kernel({kind!r})({rule})"
         raise NoTextError(f"it has a row for {kind}")
 
     def _autograd(self, rule: Any) -> str:
@@ -105,14 +127,14 @@ class _DefinitionText:
         given = [self._rule(rule.backward, "backward")]
         if setup is not None:
             given.append(f"setup_context={self._rule(setup, 'setup')}")
-        return f"op.register_autograd({', '.join(given)})"
+        return f"{self.name}.register_autograd({', '.join(given)})"
 
     # ---- functions ----
 
     def _rule(self, fn: Any, usual: str) -> str:
         """Write a function that is registered, which may be the kernel; its name."""
         is_kernel = _of_user(fn) is self._first
-        return "op.__wrapped__" if is_kernel else self._function(fn, usual)
+        return f"{self.name}.__wrapped__" if is_kernel else self._function(fn, usual)
 
     def _function(self, fn: Any, usual: str, *, is_kernel: bool = False) -> str:
         """Write a function and what it reads; return its name in the code."""

@@ -129,6 +129,7 @@ def _check_placed(session: Session, sample: Sample, place: _Place, note: str) ->
     ]
     for name, (out, memory, before) in zip(names, held, strict=True):
         if _around(out, memory) != before:
+            session.has_overwritten = True
             raise Fault(
                 f"writes outside of argument '{name}'",
                 "the bytes around its array have changed",

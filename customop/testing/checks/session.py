@@ -78,6 +78,8 @@ class Session:
         For each parameter, whether the operator must not write to its argument.
     by_content : dict
         Content of arguments -> what a check found for them.
+    has_overwritten : bool
+        Whether the kernel was seen to write outside of its arrays.
     """
 
     __slots__ = (
@@ -88,9 +90,11 @@ class Session:
         "_start",
         "allowed",
         "atol",
+        "began",
         "by_content",
         "checks_left",
         "fixed",
+        "has_overwritten",
         "is_given",
         "is_kept",
         "keeps_shapes",
@@ -112,6 +116,7 @@ class Session:
         keeps_shapes: bool = False,
         start: KernelState | None = None,
         begins_later: bool = False,
+        began: float | None = None,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
@@ -123,11 +128,14 @@ class Session:
         if not begins_later:
             self.begin()
         self.notes: list[str] = []
+        # When opcheck began, with the search for inputs.
+        self.began: float = perf_counter() if began is None else began
         # The time of the running check, and what is left for the checks after it.
         self.allowed: Allowance | None = None
         self.seconds_left: float = float("inf")
         self.checks_left: int = 1
         self.fixed: frozenset[str] = frozenset()
+        self.has_overwritten: bool = False
         schema = op.schema
         # Raises as a call does if arguments do not fit their dtypes and shapes.
         self._check = argument_check(op.qualname, schema)
@@ -152,6 +160,7 @@ class Session:
             self.atol,
             is_given=self.is_given,
             keeps_shapes=self.keeps_shapes,
+            began=self.began,
         )
         return made, ()
 
@@ -214,14 +223,20 @@ class Session:
                 del self._known[key]
 
     def plan(self, checks: int) -> None:
-        """Divide the time that opcheck may take among this many checks."""
-        self.seconds_left, self.checks_left = config.opcheck_seconds, checks
+        """Divide the time that opcheck has left among this many checks.
+
+        The search for inputs, and a child that has found a fault, take half at most.
+        """
+        whole = config.opcheck_seconds
+        left = whole - (perf_counter() - self.began)
+        self.seconds_left, self.checks_left = max(left, whole / 2), checks
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Give the check inside the block its share of the time that is left."""
-        parts = max(1, min(self.checks_left, _PARTS))
-        share = max(_LEAST, self.seconds_left / parts)
+        # Between equal shares and a third of what is left, since most checks take less.
+        count = max(1, self.checks_left)
+        share = self.seconds_left * (1 / count + 1 / min(count, _PARTS)) / 2
         self.allowed = allowed = Allowance(share)
         try:
             yield
@@ -300,6 +315,7 @@ class Session:
         found: Oracle = self.once(
             "oracle", sample, lambda: Oracle.around(self.op, sample)
         )
+        found.check_time = self.check_time
         return found
 
     def is_steady(self, sample: Sample) -> bool:
@@ -396,9 +412,7 @@ class Session:
 
 # How many copies of a sample are in memory at once, at most.
 _COPIES = 24
-# The least seconds for a check.
-_LEAST = 0.5
-# A check may take this part of the time that is left, since most take less.
+# The part of the time that is left which the first of many checks may take, about.
 _PARTS = 3
 # Seed of NumPy's global state before each run of an operator that draws from it.
 _RUN_SEED = 20

@@ -40,7 +40,7 @@ from customop.testing.checks.session import (
 )
 from customop.testing.inputs.sample_values import CONSTANT, copy_leaf, map_values
 from customop.testing.inputs.search import Oracle, announced, outcome_of
-from customop.testing.inputs.variations import dtypes, layouts
+from customop.testing.inputs.variations import byte_order_note, dtypes, layouts
 from customop.testing.quiet import Fault
 
 # ---- test_layouts ----
@@ -228,8 +228,12 @@ def _has_outline(real: Any, fake: Any) -> bool:
 
 
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
-    """Yield the sample in other dtypes, and itself if its floats are short ones."""
-    if any(x.dtype.char in "efF" for x in arrays_of(session.bound(sample))):
+    """Yield the sample in other dtypes, and itself in short floats or swapped bytes."""
+    arrays = arrays_of(session.bound(sample))
+    if not all(map(_is_native, arrays)):
+        note = byte_order_note(session.op, sample)
+        yield Sample(sample.args, sample.kwargs, note)
+    elif any(x.dtype.char in "efF" for x in arrays):
         yield sample
     oracle = _NotingOracle(session)
     if not oracle.fits_sample(sample):

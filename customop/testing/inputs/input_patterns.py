@@ -158,7 +158,7 @@ def _accepted(
     found: tuple[dict[Trial, None], ...] = ({}, {})
     with strict_numbers(), random_state_kept():
         for trial in trials:
-            if len(found[CLEAN]) == count:
+            if len(found[CLEAN]) == count or (found[CLEAN] and oracle.exhausted):
                 break
             if oracle.fits_trial(trial):
                 outcome = oracle.outcome(trial, seed)
@@ -184,12 +184,15 @@ class Patterns:
         The last error of the kernels if nothing was found.
     was_slow : bool
         Whether the search ended early, since the kernels take long.
+    seconds_a_call : float
+        How long a call took on average.
     """
 
     patterns: list[Pattern]
     uses_fake: bool = True
     error: Exception | None = None
     was_slow: bool = False
+    seconds_a_call: float = 0.0
 
 
 def find_patterns(op: Operator[..., Any]) -> Patterns:
@@ -205,7 +208,12 @@ def find_patterns(op: Operator[..., Any]) -> Patterns:
             found = Search(oracle, forms(op, with_defaults=with_defaults)).run()
             if found:
                 patterns = _patterns(op, oracle, found)
-                return Patterns(patterns, uses_fake, was_slow=oracle.was_slow)
+                return Patterns(
+                    patterns,
+                    uses_fake,
+                    was_slow=oracle.was_slow,
+                    seconds_a_call=oracle.seconds_a_call,
+                )
             error = oracle.error
     return Patterns([], error=error)
 
@@ -226,8 +234,11 @@ def _patterns(
     few = [t for t in found if max(t.ranks, default=0) < 4]
     # Four axes show nothing that two and three axes do not show, if those are accepted.
     found = few if len({t.ranks for t in few}) > 1 else found
-    axes, others = _diverse([t for t in found if _is_meant(op, oracle, t)] or found)
+    meant = [t for t in found if oracle.exhausted or _is_meant(op, oracle, t)]
+    axes, others = _diverse(meant or found)
     patterns = [generalize(oracle, t, "axes") for t in axes]
+    if oracle.exhausted:
+        return patterns
     patterns += [
         Pattern(t, (), "broadcast")
         for p in patterns[:4]
@@ -252,7 +263,8 @@ def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
         if other is not None and t.size == len(t.fillings):
             pairs = zip(t.fillings, other.fillings, strict=True)
             safer = replace(t, fillings=tuple(a.of_family(b.family) for a, b in pairs))
-            settled.append(safer if oracle.accepts(safer) else t)
+            is_asked = not oracle.exhausted
+            settled.append(safer if is_asked and oracle.accepts(safer) else t)
         else:
             settled.append(t)
     return settled

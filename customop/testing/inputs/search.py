@@ -14,6 +14,7 @@ import numpy as np
 from customop.arrays.array import is_element
 from customop.arrays.fake import to_c_order, to_fake, with_numbers
 from customop.arrays.nested import flat
+from customop.config import config
 from customop.core.derived_rules import find_fake
 from customop.core.dispatch import find_kernel
 from customop.core.fake_context import FakeCall
@@ -322,6 +323,10 @@ _CALLS = 10_000
 _SECONDS = 5.0
 
 
+def _nothing() -> None:
+    """Do nothing: the search has its own limits."""
+
+
 class Oracle:
     """Finds out whether the kernels of an operator accept arguments.
 
@@ -342,8 +347,11 @@ class Oracle:
         self.kernel: Callable[..., Any] | None = find_kernel(op, "cpu")
         self.fake: Callable[..., Any] | None = find_fake(op) if uses_fake else None
         self.error: Exception | None = None
+        # Raises if the time of the check that uses the oracle is up.
+        self.check_time: Callable[[], None] = _nothing
         self._left = _CALLS
-        self._allowed = Allowance(_SECONDS)
+        self._start = perf_counter()
+        self._allowed = Allowance(min(_SECONDS, config.opcheck_seconds / 4))
 
     @classmethod
     def around(cls, op: Operator[..., Any], sample: Sample) -> Oracle:
@@ -361,7 +369,12 @@ class Oracle:
     @property
     def was_slow(self) -> bool:
         """Return whether the limit of time was reached."""
-        return self._allowed.was_over
+        return self._allowed.is_over(perf_counter())
+
+    @property
+    def seconds_a_call(self) -> float:
+        """Return how long a call of a kernel took so far, on average."""
+        return (perf_counter() - self._start) / (_CALLS - self._left + 1)
 
     def bound(self, sample: Sample) -> Sequence[Any]:
         """Return the values of all parameters, as copies that a kernel may write to."""
@@ -372,6 +385,7 @@ class Oracle:
         return self.op.bind(*own.args, **own.kwargs)
 
     def _call(self, fn: Callable[..., Any], values: Sequence[Any]) -> Any:
+        self.check_time()
         self._left -= 1
         positional, keywords = self.op.schema.split(values)
         return fn(*positional, **keywords)

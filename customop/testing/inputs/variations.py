@@ -365,6 +365,15 @@ def _swapped_trial(
         yield _Variation(new, f"other byte order in {where}", True)
 
 
+def byte_order_note(op: Operator[..., Any], sample: Sample) -> str:
+    """Return the note of a sample, some of whose arrays have swapped bytes."""
+    arrays = [(p, x.dtype) for p, x, _ in arrays_in(op, sample) if x.dtype.itemsize > 1]
+    swapped = [f"'{p}'" for p, dtype in arrays if not dtype.isnative]
+    is_all = len(swapped) == len(arrays)
+    where = "all arrays" if is_all else " and ".join(swapped)
+    return f"other byte order in {where}"
+
+
 def _same_numbers(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
     return a.kind == b.kind or {a.kind, b.kind} == {"i", "u"}
 

@@ -64,6 +64,8 @@ stop_array: Operator[[Any], Any] = (
     .register_fake(_identity)
     .register_autograd(lambda ctx, g: None, setup_context=_block)
     .register_jvp(lambda primals, tangents: (stop_array(*primals), None))
+    .waive("test_gradients", reason="the identity, whose gradient is meant to be zero")
+    .waive("test_jvp", reason="the identity, whose tangent is meant to be zero")
 )
 
 

@@ -79,7 +79,10 @@ set_slice.register(COMPOSITE, _set_slice)
 
 
 def _lay_out(x: Any, strides: Sequence[int]) -> Any:
-    steps = [(n - 1) * step for n, step in zip(x.shape, strides, strict=True)]
+    pairs = [*zip(x.shape, strides, strict=True)]
+    if any(n > 1 and 0 < abs(step) < x.itemsize for n, step in pairs):
+        raise ValueError(f"strides {tuple(strides)} let elements of {x.dtype} overlap")
+    steps = [(n - 1) * step for n, step in pairs]
     first = -sum(step for step in steps if step < 0)
     memory = np.empty(first + sum(map(max, steps, [0] * len(steps))) + x.itemsize, "u1")
     out: Any = np.ndarray(x.shape, x.dtype, memory, first, strides)
