@@ -200,11 +200,11 @@ def test_operators_that_a_script_takes_from_a_module_are_compared(
     module = importlib.import_module("recipes_used")
 
     def inside(x: Any) -> Any:
-        import recipes_used  # noqa: PLC0415  # where the kernel runs
+        import recipes_used  # type: ignore[import-not-found]  # noqa: PLC0415
 
         return recipes_used.op(x)
 
-    kernels = {
+    kernels: dict[str, Any] = {
         "outside": lambda x: module.op(x),
         "inside": inside,
         "helper": lambda x: inside(x),
@@ -212,7 +212,9 @@ def test_operators_that_a_script_takes_from_a_module_are_compared(
     schema = "(Array x) -> Array"
     sent = {}
     for name, kernel in kernels.items():
-        op = co.custom_op(f"recipes::{name}", kernel, mutates_args=(), schema=schema)
+        op: Any = co.custom_op(
+            f"recipes::{name}", kernel, mutates_args=(), schema=schema
+        )
         sent[name] = cloudpickle.dumps(op)
         op.register_kernel("cpu", kernel)  # what comes back is another operator
         assert pickle.loads(sent[name])(np.ones(1)) == 2.0
