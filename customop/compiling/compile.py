@@ -51,6 +51,7 @@ from customop.compiling.level_graphs import (
     like,
     nests,
 )
+from customop.compiling.repeated_steps import repeated_steps
 from customop.compiling.report import CompileReport, EntryFacts, facts_of, reason_for
 from customop.compiling.surroundings import Surroundings
 from customop.config import config
@@ -507,6 +508,7 @@ class Compiled(Generic[P, R]):
             entry.build()
         entry.write(given.args, given.kwargs, below)
         self._enter(request, entry)
+        self._warn_of_loop(entry)
         return entry
 
     def _enter(self, request: _EntryRequest, entry: Entry) -> None:
@@ -532,6 +534,20 @@ class Compiled(Generic[P, R]):
             f"compile: {what} was compiled {entry.number} times, and keeps {limit}{why}"
             "\n  do: pass what changes as arrays, or limit=... for more"
         )
+
+    def _warn_of_loop(self, entry: Entry) -> None:
+        """Warn once of a Python loop that has become a large graph."""
+        if entry.module is None or self._kept.has_loop or self._original.is_lift:
+            return
+        count, steps = repeated_steps(entry.module.graph)
+        if steps:
+            self._kept.has_loop = True
+            warn_caller(
+                f"compile: '{self._original.title}' has become a graph of {count} nodes,"
+                f" about {steps} times the same steps"
+                "\n  do: write the loop as co.scan or co.fori_loop, which are compiled for"
+                " one step"
+            )
 
     def _check_fallback(self, refused: BaseException, given: CallArguments) -> None:
         """Raise an error of capturing unless the function may run as it is."""
@@ -577,9 +593,11 @@ class _EntryStores:
         The one of these that answered last: the second time in a row it is tried first.
     forgotten : deque of EntryFacts
         Facts of the last entries for plain values that were dropped.
+    has_loop : bool
+        Whether a warning has said that a graph repeats the same steps.
     """
 
-    __slots__ = ("forgotten", "last", "plain", "recent", "traced")
+    __slots__ = ("forgotten", "has_loop", "last", "plain", "recent", "traced")
 
     def __init__(self, limit: int) -> None:
         self.plain: EntryStore = EntryStore(limit)
@@ -587,6 +605,7 @@ class _EntryStores:
         self.recent: dict[Any, Entry] = {}
         self.last: Entry | None = None
         self.forgotten: deque[EntryFacts] = deque(maxlen=_MOST_FORGOTTEN)
+        self.has_loop: bool = False
 
 
 class _EntryRequest(NamedTuple):

@@ -1,4 +1,4 @@
-"""Find the equal steps of a Python loop in a graph, for a word in `explain`."""
+"""Find the equal steps of a Python loop in a graph, for a warning and `explain`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ _OFTEN: Final = 8
 _SHARE: Final = 0.8
 
 
-def repeated_steps(graph: Graph) -> int:
-    """Return how many equal steps make up most of a large graph; 0 if they do not.
+def repeated_steps(graph: Graph) -> tuple[int, int]:
+    """Return how many nodes a graph has, and how many equal steps make up most of it.
+
+    The second number is 0 for a small graph, and for one without such steps.
 
     Only the operators are compared, in their order: what a step reads is not.
     """
-    if len(graph.nodes) < _MANY:
-        return 0
+    size = len(graph.nodes)
+    if size < _MANY:
+        return size, 0
+    # A letter for each operator: the cyclic collector does not look at rows of letters.
+    letters: dict[str, str] = {}
     names = [_name(node.target) for node in graph.nodes if node.op == CALL]
-    rows = [tuple(names[i : i + _ROW]) for i in range(len(names) - _ROW)]
+    text = "".join([letters.setdefault(n, chr(len(letters))) for n in names])
+    rows = [text[i : i + _ROW] for i in range(len(text) - _ROW)]
     count = Counter(rows)
     often = [count[row] for row in rows if count[row] >= _OFTEN]
-    return int(median(often)) if len(often) >= _SHARE * max(len(rows), _MANY) else 0
+    is_most = len(often) >= _SHARE * max(len(rows), _MANY)
+    return size, int(median(often)) if is_most else 0
 
 
 def _name(target: Any) -> str:

@@ -163,9 +163,8 @@ def lines_of(entry: Entry) -> Iterator[str]:
     if entry.found is None or entry.module is None:
         return
     yield from _symbolic(entry)
-    steps = repeated_steps(entry.module.graph)
+    count, steps = repeated_steps(entry.module.graph)
     if steps:
-        count = len(entry.module.graph.nodes)
         yield (
             f"{count} nodes, about {steps} times the same steps: co.scan or co.fori_loop "
             "would compile them once"

@@ -6,7 +6,8 @@ between machines, sends a recipe:
 - for an operator of a module its name, and what proves that both sides mean the same one:
   the schema, and a digest of each kernel and rule that runs there;
 - for an operator of a script, a notebook or a function all of it, as cloudpickle's bytes.
-  These bring the operators along that its kernels and rules call, itself among them.
+  These bring the operators along that its kernels and rules call, itself among them, and
+  the recipes of those that they take from modules, as ``module.op``.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from customop.core.builtin_kinds import (
 )
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
+from customop.core.reach import ValueSearch
 from customop.core.redefine import contents
 from customop.core.registry import (
     PICKLERS,
@@ -373,8 +375,24 @@ def _inline(op: RuleTable) -> tuple[Any, ...]:
         for name in [kind if isinstance(kind, str) else kind.name]
         if (name in _BROUGHT if isinstance(kind, str) else _KINDS.get(name) is kind)
     ]
+    functions = [] if is_importable(op) else [fn, *[rule for _, rule, _ in rows]]
+    used = _of_modules(functions)
     made = (given.qualname, given.schema, given.tags, given.place, given.module)
-    return _begin, made, (fn, rows, op.disabled), None, None, _complete
+    return _begin, made, (fn, rows, op.disabled, used), None, None, _complete
+
+
+def _of_modules(functions: Sequence[Any]) -> list[RuleTable]:
+    """Return the operators of modules that functions of a script use.
+
+    Functions take modules along by name. So without these nothing would tell whether
+    ``module.op`` is the same operator in another process.
+    """
+    found = ValueSearch(lambda value: isinstance(value, RuleTable), functions).found
+    return [
+        op
+        for op in dict.fromkeys(found)
+        if _top(op.definition.module) != _OURS and is_importable(op)
+    ]
 
 
 def _begin(
@@ -385,7 +403,10 @@ def _begin(
 
 
 def _complete(op: Operator[..., Any], state: tuple[Any, ...]) -> None:
-    fn, rows, disabled = state
+    fn, rows, disabled, used = state
+    for other in used:
+        if isinstance(other, AbsentOperator):
+            other.recipe.find()  # it raises, and says why
     if fn is not None:
         op.define(op.definition.replaced(fn=fn))
     for name, rule, place in rows:
@@ -410,6 +431,9 @@ def _made(recipe: Recipe) -> Operator[..., Any]:
     if op is None:
         try:
             op = pickle.loads(recipe.body)  # noqa: S301  # as dask reads tasks
+        except RegistrationError as error:
+            error.add_note(f"  used by {recipe.qualname}")
+            raise
         except Exception as error:
             raise MissingRuleError(
                 f"{recipe.qualname} comes from a script or a function, and what it needs is"

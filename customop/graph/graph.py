@@ -27,6 +27,7 @@ from customop.graph.node import (
     nodes_in,
     sizes_in,
 )
+from customop.schema.schema import Schema
 from customop.schema.types import MISSING, is_array_type
 from customop.shapes.notation import as_name
 
@@ -148,14 +149,19 @@ def check_graph(graph: Graph) -> None:
     """Raise a `GraphError` that names the first node that is wrong, and why."""
     seen: dict[Node, None] = {}
     sizes: set[str] = set()
+    links = 0
     for node in graph.nodes:
-        found = _fault(graph, node, seen)
+        inputs = node.inputs
+        links += len(inputs)
+        found = _fault(graph, node, inputs, seen)
         if found is None and graph.sizes is not None:
             found = _fault_of_sizes(node, sizes)
         if found is not None:
             raise fault(node, f"the node '{node.name}' {found.reason}", found.remedy)
         seen[node] = None
-    for node in seen:
+    # All links are among those of the users: if there are as many of these, none is wrong.
+    is_right = sum(len(node.users) for node in seen) == links
+    for node in () if is_right else seen:
         wrong = [u.name for u in node.users if u not in seen or node not in u.inputs]
         if wrong:
             what = f"the node '{node.name}' counts {wrong[0]} as a user, which is not"
@@ -163,11 +169,12 @@ def check_graph(graph: Graph) -> None:
     assert graph.output_node is not None
 
 
-def _fault(graph: Graph, node: Node, seen: Mapping[Node, None]) -> Flaw | None:
+def _fault(
+    graph: Graph, node: Node, inputs: Sequence[Node], seen: Mapping[Node, None]
+) -> Flaw | None:
     """Return what is wrong with a node, or nothing."""
     if node.graph is not graph:
         return Flaw("is of another graph", _COPY)
-    inputs = nodes_in((*node.args, *node.kwargs.values()))
     for used in inputs:
         if used not in seen:
             where, remedy = _where(graph, node, used)
@@ -244,20 +251,20 @@ def _fault_of_call(node: Node) -> Flaw | None:
             f"calls {node.target!r}, which is not an operator",
             "set node.target to an operator, such as customop.ops.np.sin.default",
         )
-    required = [p for p in schema.positional if p.default is MISSING]
-    if not len(required) <= len(node.args) <= len(schema.positional):
-        given = counted(len(node.args), "argument")
+    count, most = len(node.args), len(schema.positional)
+    if count != most and not _least(schema) <= count < most:
+        given = counted(count, "argument")
         return Flaw(
             f"has {given} for {node.target.qualname}{schema}",
             "write node.args with a value for each parameter that has no default",
         )
-    known = [p.name for p in schema.keyword_only]
-    odd = [name for name in node.kwargs if name not in known]
-    if odd:
-        return Flaw(
-            f"has the keyword '{odd[0]}', which {node.target.qualname} does not take",
-            f"write node.kwargs without it{_named(known)}",
-        )
+    for name in node.kwargs:
+        if name not in schema.keyword_names:
+            qualname, known = node.target.qualname, schema.keyword_names
+            return Flaw(
+                f"has the keyword '{name}', which {qualname} does not take",
+                f"write node.kwargs without it{_named(known)}",
+            )
     for p in schema.keyword_only:
         if p.default is MISSING and p.name not in node.kwargs:
             return Flaw(
@@ -265,7 +272,7 @@ def _fault_of_call(node: Node) -> Flaw | None:
                 f"write node.kwargs = {{'{p.name}': ...}}",
             )
     for p, value in zip(schema.positional, node.args, strict=False):
-        if is_array_type(p.type) and not isinstance(value, _FOR_ARRAYS):
+        if not isinstance(value, _FOR_ARRAYS) and is_array_type(p.type):
             return Flaw(
                 f"has {shown(value)} for the array '{p.name}'",
                 "pass a node: a constant array by graph.constant(value)",
@@ -279,7 +286,12 @@ def _fault_of_call(node: Node) -> Flaw | None:
 call_checks: dict[str, Callable[[Sequence[Any]], Flaw | None]] = {}
 
 
-def _named(known: list[str]) -> str:
+def _least(schema: Schema) -> int:
+    """Return how many positional parameters have no default."""
+    return sum(p.default is MISSING for p in schema.positional)
+
+
+def _named(known: Sequence[str]) -> str:
     return f"; the operator takes {', '.join(known)}" if known else ""
 
 

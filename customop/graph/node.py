@@ -634,6 +634,8 @@ def has_sizes(values: Iterable[Any]) -> bool:
 
 def gives_sizes(value: Any) -> frozenset[str]:
     """Return the names of sizes that can be read off a value as whole lengths."""
+    if type(value) in _SINGLE:
+        return frozenset()
     if isinstance(value, Symbolic):
         return frozenset({str(value)}) & _names(value)
     leaves = value.shape if is_array(value) else flat(value)

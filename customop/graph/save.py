@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -144,7 +143,7 @@ class _Document:
             name: self._constant(name, value, module)
             for name, value in graph.constants.items()
         }
-        with _naming(f"the structure of {module.__name__}", module.place):
+        with _Naming(f"the structure of {module.__name__}", module.place):
             entry = {
                 "name": one_line(str(module.__name__)),
                 "place": self._place(module.place),
@@ -174,7 +173,7 @@ class _Document:
 
     def _node(self, node: Node) -> dict[str, Any]:
         place = node.meta.get("place")
-        with _naming(f"the node '{node.name}'", place):
+        with _Naming(f"the node '{node.name}'", place):
             found: dict[str, Any] = {"op": node.op, "name": node.name}
             if node.op == CALL:
                 writer = self._writer_of(node)
@@ -236,12 +235,12 @@ class _Document:
         val = node.meta.get("val")
         is_itself = node.op == CONSTANT and val is node.graph.constants[node.target]
         if val is not None and not is_itself:
-            with _naming(f"the value of the node '{node.name}'", place):
+            with _Naming(f"the value of the node '{node.name}'", place):
                 found["value"] = self._val(val)
         for name, fact in node.meta.items():
             if name not in _OWN_FACTS:
                 do = f"del node.meta[{name!r}]"
-                with _naming(f"meta[{name!r}] of the node '{node.name}'", place, do):
+                with _Naming(f"meta[{name!r}] of the node '{node.name}'", place, do):
                     found.setdefault("meta", {})[str(name)] = self.values(fact)
         return found
 
@@ -274,7 +273,7 @@ class _Document:
         number = self._objects.setdefault(id(value), len(self._object_entries))
         if number == len(self._object_entries):
             self._kept.append(value)
-            with _naming(f"the constant '{name}'", _first_place(module, name)):
+            with _Naming(f"the constant '{name}'", _first_place(module, name)):
                 self._object_entries.append(self._object(name, value))
         return number
 
@@ -377,14 +376,26 @@ def _first_place(module: GraphModule, name: str) -> str | None:
     return None
 
 
-@contextmanager
-def _naming(what: str, place: Any, do: str = "") -> Iterator[None]:
-    """Say of a value that cannot be written where it is."""
-    try:
-        yield
-    except NotWritable as error:
-        raise GraphFileError(
-            f"{what} cannot be saved: {error}",
-            *([f"traced at {place}"] if place else []),
-            do=do or "capture a function without it, or pass it as an input",
-        ) from None
+class _Naming:
+    """A block that says of a value that cannot be written where it is.
+
+    There are two for each node, for which a generator would take 2 us more.
+    """
+
+    __slots__ = ("_do", "_place", "_what")
+
+    def __init__(self, what: str, place: Any, do: str = "") -> None:
+        self._what = what
+        self._place = place
+        self._do = do
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, NotWritable):
+            raise GraphFileError(
+                f"{self._what} cannot be saved: {error}",
+                *([f"traced at {self._place}"] if self._place else []),
+                do=self._do or "capture a function without it, or pass it as an input",
+            ) from None

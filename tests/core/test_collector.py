@@ -129,6 +129,7 @@ def test_cycles_are_found_while_a_tape_grows() -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore::customop.CustomOpWarning")
 def test_graphs() -> None:
     """A long graph is captured, compiled, run and loaded with few scans."""
     module: Any = None

@@ -178,6 +178,58 @@ def test_the_name_of_an_absent_operator_goes_on() -> None:
     assert pickle.loads(text)(np.ones(1)) == 2.0
 
 
+USED = """
+import numpy as np, customop as co
+
+@co.custom_op("recipes_used::op", mutates_args=())
+def op(x: np.ndarray) -> np.ndarray:
+    return x * 2.0
+
+@co.custom_op("recipes_used::other", mutates_args=())
+def other(x: np.ndarray) -> np.ndarray:
+    return x * 2.0
+"""
+
+
+def test_operators_that_a_script_takes_from_a_module_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel names the module alone, which is sent by its name."""
+    (tmp_path / "recipes_used.py").write_text(USED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("recipes_used")
+
+    def inside(x: Any) -> Any:
+        import recipes_used  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        return recipes_used.op(x)
+
+    kernels: dict[str, Any] = {
+        "outside": lambda x: module.op(x),
+        "inside": inside,
+        "helper": lambda x: inside(x),
+    }
+    schema = "(Array x) -> Array"
+    sent = {}
+    for name, kernel in kernels.items():
+        op: Any = co.custom_op(
+            f"recipes::{name}", kernel, mutates_args=(), schema=schema
+        )
+        sent[name] = cloudpickle.dumps(op)
+        op.register_kernel("cpu", kernel)  # what comes back is another operator
+        assert pickle.loads(sent[name])(np.ones(1)) == 2.0
+    monkeypatch.setattr(recipes, "_latest", {})
+    module.other.register_kernel("cpu", lambda x: x * 3.0)
+    for text in sent.values():
+        assert pickle.loads(text)(np.ones(1)) == 2.0
+    monkeypatch.setattr(recipes, "_latest", {})
+    module.op.register_kernel("cpu", lambda x: x * 3.0)
+    for name, text in sent.items():
+        with pytest.raises(co.RegistrationError, match="recipes_used::op is an") as e:
+            pickle.loads(text)(np.ones(1))
+        assert e.value.__notes__ == [f"  used by recipes::{name}"]
+
+
 # ---- digests of kernels ----
 
 KERNEL = """

@@ -176,7 +176,17 @@ def total(x: np.ndarray) -> np.ndarray:
     return x.sum()
 
 
-for op in (slope, lower, total):
+@co.custom_op("script::of_module", mutates_args=(), tags=co.Tag.pointwise)
+def of_module(x: np.ndarray) -> np.ndarray:
+    return apart.code(x)
+
+
+@co.custom_op("script::of_equal", mutates_args=(), tags=co.Tag.pointwise)
+def of_equal(x: np.ndarray) -> np.ndarray:
+    return apart.equal(x)
+
+
+for op in (slope, lower, total, of_module, of_equal):
     op.register_fake(lambda x: co.fake_like(x))
 
 
@@ -232,6 +242,10 @@ def main():
         "schema_submit": lambda: client.submit(apart.schema, X).result(),
         "code": lambda: apart.code(lazy).compute(),
         "code_submit": lambda: client.submit(apart.code, X).result(),
+        "of_module": lambda: of_module(lazy).compute(),
+        "of_module_submit": lambda: client.submit(of_module, X).result(),
+        "of_equal": lambda: of_equal(lazy).compute(),
+        "of_equal_submit": lambda: client.submit(of_equal, X).result(),
         "helped": lambda: apart.helped(lazy).compute(),
         "replaced_before": lambda: client.submit(apart.replaced, X).result(),
         "replaced": lambda: kernel_of_module_replaced(
@@ -366,6 +380,8 @@ RESULTS = {
     "kernel_in_chunks": [100.0, 100.0, 100.0],
     "equal": [0.0, 1.0, 2.0],
     "equal_submit": [0.0, 1.0, 2.0],
+    "of_equal": [0.0, 1.0, 2.0],
+    "of_equal_submit": [0.0, 1.0, 2.0],
     "sent": [0.0, 1.0, 2.0],
     "np": [0.0, 0.0, 0.0],
     "replaced_before": [0.0, 1.0, 2.0],
@@ -389,6 +405,8 @@ DIFFERS = {
     "schema_submit": ("its schema differs", "k=2.0"),
     "code": ("its kernel differs", "apart::code"),
     "code_submit": ("its kernel differs", "apart::code"),
+    "of_module": ("its kernel differs", "apart::code"),
+    "of_module_submit": ("its kernel differs", "apart::code"),
     "helped": ("its kernel differs", "apart::helped"),
     "replaced": ("its kernel differs", "apart::replaced"),
     "replaced_submit": ("its kernel differs", "apart::replaced"),

@@ -8,6 +8,7 @@ import re
 import struct
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,15 +79,21 @@ def as_object(value: Any, what: str) -> dict[str, Any]:
 def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
     """Return a JSON object with all `needed` and perhaps some `allowed` entries."""
     as_object(value, what)
-    names = needed.split()
+    names, known = _entries(needed, allowed)
     for name in names:
         if name not in value:
             raise GraphFileError(f"{what} has no entry '{name}'")
     for name in value:
-        if name not in names and name not in allowed.split():
+        if name not in known:
             raise GraphFileError(f"{what} has an unknown entry {shown(name)}")
     found: dict[str, Any] = value
     return found
+
+
+@cache
+def _entries(needed: str, allowed: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    names = needed.split()
+    return tuple(names), frozenset((*names, *allowed.split()))
 
 
 def entry_of(table: Sequence[Any], index: Any, what: str) -> Any:
