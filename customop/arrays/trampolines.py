@@ -321,13 +321,13 @@ class _Copy:
         """Let an instruction jump to a stub, which jumps back behind it."""
         at = len(self.raw) + len(self.stubs)
         there = (at - (start + 4)) // 2
-        back = _jump_size("JUMP_BACKWARD")
+        back = _jump_size(_BACK)
         here = (at + len(body) + back - (start + size)) // 2
         if max(there, here) > _FARTHEST:
             return
         nothing = bytes([_OPS["NOP"], 0]) * ((size - 4) // 2)
         self.raw[start : start + size] = _jump("JUMP_FORWARD", there) + nothing
-        body += _jump("JUMP_BACKWARD", here)
+        body += _jump(_BACK, here)
         self.stubs += body
         self._locate(step, len(body) // 2)
         for entry in self.entries:
@@ -367,6 +367,8 @@ _GROWN: Final = -1
 # Kinds of entries in tables of places.
 _NO_PLACE: Final = 15
 _LONG_PLACE: Final = 14
+# From 3.12 on, debuggers take this jump for no new turn of a loop.
+_BACK: Final = "JUMP_BACKWARD_NO_INTERRUPT"
 # A jump has one extended argument.
 _FARTHEST: Final = 0xFFFF
 

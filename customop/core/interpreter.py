@@ -369,7 +369,8 @@ class Interpreter(ABC):
         """Raise the error for a value that was asked for, if other code has replaced it."""
         if isinstance(error, CustomOpError):
             return
-        if type(error).__module__ != "builtins":
+        is_own = type(error).__module__ == "builtins"
+        if not is_own or str(error).startswith("unhashable type"):
             corrections.explain_foreign(error)
             return
         own, trace = error.__cause__, error.__traceback__

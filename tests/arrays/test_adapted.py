@@ -217,7 +217,7 @@ def test_calls_of_other_packages_without_traced_values(tmp_path: Path) -> None:
 def test_debuggers_and_coverage_see_the_lines() -> None:
     """Lines that run are those of the source, in order.
 
-    A line may be told of again after a hook in it: Python tells of each jump back.
+    Python 3.11 tells of a line again after a hook in it: it does at each jump back.
     """
     seen: list[list[int]] = []
     first = watched.__code__.co_firstlineno
@@ -237,8 +237,9 @@ def test_debuggers_and_coverage_see_the_lines() -> None:
             call()
         finally:
             sys.settrace(before)
-    once = [[line for line, _ in groupby(lines)] for lines in seen]
-    assert once[0] == once[1]
+    if sys.version_info < (3, 12):
+        seen = [[line for line, _ in groupby(lines)] for lines in seen]
+    assert seen[0] == seen[1]
     assert len(seen[0]) > 6
 
 

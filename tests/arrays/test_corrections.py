@@ -54,6 +54,8 @@ def made(source: str) -> Any:
         "table": TABLE,
         "A": A,
         "rows": [1.0, 2.0, 4.0],
+        "costs": {0: 3.0, 1: 5.0, 2: 4.0},
+        "prices": {"a": 3.0, "b": 5.0},
         "grid": SimpleNamespace(a=A),
         "__name__": "user",
     }
@@ -82,6 +84,24 @@ EXPRESSIONS: dict[str, tuple[str, str]] = {
     "[3.0, 4.0, 5.0][np.argmin(x)]": (
         "make_fx",
         "co.getitem(np.array([3.0, 4.0, 5.0]), np.argmin(x))",
+    ),
+    "table[int(x[1])]": ("grad", "co.getitem(table, x[1].astype(int))"),
+    "table[2 * int(np.argmax(x)) + 1]": (
+        "vmap",
+        "co.getitem(table, 2 * np.argmax(x).astype(int) + 1)",
+    ),
+    "A[1:, int(np.argmax(x))]": (
+        "make_fx",
+        "co.getitem(A, np.s_[1:, np.argmax(x).astype(int)])",
+    ),
+    "rows[int(np.argmin(x))]": (
+        "vmap",
+        "co.getitem(np.array(rows), np.argmin(x).astype(int))",
+    ),
+    "x[int(np.argmin(x))]": ("vmap", "x[np.argmin(x).astype(int)]"),
+    "costs[int(np.argmax(x))]": (
+        "make_fx",
+        "co.getitem(np.array([*costs.values()]), np.argmax(x).astype(int))",
     ),
     "np.r_[x, x[0], 1.0]": ("grad", "np.hstack([x, x[0], [1.0]])"),
     "np.c_[x, x ** 2]": ("vmap", "np.column_stack([x, x ** 2])"),
@@ -253,6 +273,114 @@ def test_a_statement(body: str) -> None:
         RUNS[run](corrected)
 
 
+_PLAIN = "a size must be known: pass int(x[1]) as a plain number, from outside"
+_LARGEST = (
+    "; or make y of the largest size n, and use np.where(np.arange(n) < {}, y, 0)"
+)
+_TURNS = (
+    "write co.fori_loop(0, x[1].astype(int), body, state) in place of range(int(x[1])),"
+    " where body(i, state) returns the next state"
+)
+_ROWS = (
+    "put the values of prices in an array a, one row for each key, and write"
+    " co.getitem(a, i) for the row i in place of prices[{}], since the key of a"
+    " dict must be known"
+)
+
+# Function of x -> what the error says under vmap, and functions that follow that, in one
+# of which k is the number from outside.
+KNOWN: dict[str, tuple[str, list[str]]] = {
+    "def f(x):\n    for i in range(int(x[1])):\n        x = x * 2\n    return x": (
+        _TURNS,
+        [
+            "def f(x, k):\n    return co.fori_loop("
+            "0, x[1].astype(int), lambda i, state: state * 2, x)"
+        ],
+    ),
+    "def f(x):\n    return x[0] * sum(range(int(x[1])))": (
+        _TURNS,
+        [
+            "def f(x, k):\n    return x[0] * co.fori_loop("
+            "0, x[1].astype(int), lambda i, state: state + i, 0)"
+        ],
+    ),
+    "def f(x):\n    return x[0] * np.sum(np.linspace(0, 1, num=int(x[1]) + 1))": (
+        _PLAIN.replace("int(x[1])", "int(x[1]) + 1"),
+        ["def f(x, k):\n    return x[0] * np.sum(np.linspace(0, 1, num=k + 1))"],
+    ),
+    "def f(x):\n    return x[0] * np.sum(np.arange(int(x[1])))": (
+        _PLAIN + _LARGEST.format("x[1].astype(int)"),
+        [
+            "def f(x, k):\n    return x[0] * np.sum(np.arange(k))",
+            "def f(x, k):\n    n = 9\n    y = np.arange(n)\n"
+            "    y = np.where(np.arange(n) < x[1].astype(int), y, 0)\n"
+            "    return x[0] * np.sum(y)",
+        ],
+    ),
+    "def f(x):\n    return x[0] * np.sum(np.ones((int(x[1]), 1)))": (
+        _PLAIN + _LARGEST.format("x[1].astype(int)"),
+        ["def f(x, k):\n    return x[0] * np.sum(np.ones((k, 1)))"],
+    ),
+    "def f(x):\n    return x[0] * np.sum(np.ones(x[1].astype(int)))": (
+        (_PLAIN + _LARGEST.format("x[1].astype(int)")).replace(
+            "int(x[1])", "x[1].astype(int)", 1
+        ),
+        ["def f(x, k):\n    return x[0] * np.sum(np.ones(k))"],
+    ),
+    "def f(x):\n    return x[0] * np.sum(table[: int(x[1])])": (
+        _PLAIN + _LARGEST.format("x[1].astype(int)"),
+        [
+            "def f(x, k):\n    return x[0] * np.sum(table[:k])",
+            "def f(x, k):\n    n = len(table)\n"
+            "    y = np.where(np.arange(n) < x[1].astype(int), table, 0)\n"
+            "    return x[0] * np.sum(y)",
+        ],
+    ),
+    "def f(x):\n    return x[0] * np.sum(table[: x[1].astype(int)])": (
+        (_PLAIN + _LARGEST.format("x[1].astype(int)")).replace(
+            "int(x[1])", "x[1].astype(int)", 1
+        ),
+        ["def f(x, k):\n    return x[0] * np.sum(table[:k])"],
+    ),
+    "def f(x):\n    return x[0] * sum([2.0] * int(x[1]))": (
+        _PLAIN + _LARGEST.format("x[1].astype(int)"),
+        ["def f(x, k):\n    return x[0] * sum([2.0] * k)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("unadapted")
+@pytest.mark.parametrize("source", KNOWN)
+def test_what_must_be_a_known_number(source: str) -> None:
+    """The advice ends in a program that gives NumPy's value, in one step."""
+    do, programs = KNOWN[source]
+    assert advice(source, "vmap") == do
+    expected = made(source)(X)
+    for program in programs:
+        corrected = made(program)
+        found = co.vmap(corrected, in_dims=(0, None))(np.stack([X, X]), 2)
+        np.testing.assert_allclose(found, np.stack([expected, expected]))
+        np.testing.assert_allclose(co.compile(corrected)(X, 2), expected)
+
+
+@pytest.mark.usefixtures("unadapted")
+def test_keys_of_dicts() -> None:
+    """Python's error for a key without a hash ends in our advice."""
+    source = "def f(x):\n    return x[0] * OLD\n"
+    for key in ("np.argmax(x)", "x[0]"):
+        old = f"costs[{key}]"
+        new = f"co.getitem(np.array([*costs.values()]), {key})"
+        with pytest.raises(TypeError, match="unhashable") as caught:
+            co.vmap(made(source.replace("OLD", old)))(np.stack([X, X]))
+        assert caught.value.__notes__ == [f"  do: write {new} in place of {old}"]
+    found = co.vmap(made(source.replace("OLD", new.replace("x[0]", "np.argmax(x)"))))
+    expected = made(source.replace("OLD", "costs[np.argmax(x)]"))(X)
+    np.testing.assert_allclose(found(np.stack([X, X])), [expected, expected])
+    with pytest.raises(TypeError, match="unhashable") as caught:
+        co.vmap(made(source.replace("OLD", "prices[np.argmax(x)]")))(np.stack([X, X]))
+    assert caught.value.__notes__ == ["  do: " + _ROWS.format("np.argmax(x)")]
+
+
 def test_an_array_of_an_outer_scope_gets_another_name() -> None:
     """An assignment to its own name would make it local."""
     body = "    table[0] = x[0]\n    return table"
@@ -402,6 +530,7 @@ def test_functions_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     fft = pytest.importorskip("scipy.fft")
     interpolate = pytest.importorskip("scipy.interpolate")
+    ndimage = pytest.importorskip("scipy.ndimage")
     wanted: dict[Callable[[Any], Any], str] = {
         lambda x: linalg.solve(A, x): (
             "write customop.scipy.linalg.solve(A, x) in place of linalg.solve(A, x),"
@@ -416,6 +545,10 @@ def test_functions_of_scipy() -> None:
         lambda x: fft.fft(x): (
             "write customop.scipy.fft.fft(x) in place of fft.fft(x), after import"
             " customop.scipy"
+        ),
+        lambda x: ndimage.gaussian_filter1d(x, 1.0): (
+            "make an operator, with custom_op, of the code that calls"
+            " ndimage.gaussian_filter1d, which calls code that is not written in Python"
         ),
         lambda x: interpolate.interp1d(x, x): (
             "call interpolate.interp1d in a function f(x), and write co.traceable(f)(x)"
