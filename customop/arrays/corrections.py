@@ -12,7 +12,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
+from types import (
+    BuiltinFunctionType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -661,6 +667,9 @@ def _of_package(site: _UserExpression, between: Sequence[FrameType]) -> str | No
     node = site.node
     called = _called(site, node.func) if isinstance(node, ast.Call) else None
     package = _package_of(called)
+    outermost = between[-1].f_globals.get("__name__") if between else ""
+    if "xarray" in (package, str(outermost).partition(".")[0]):
+        return _of_xarray(site)
     if not package:
         return None
     name = _text(node.func)
@@ -678,6 +687,20 @@ def _of_package(site: _UserExpression, between: Sequence[FrameType]) -> str | No
         traceable = _call(site.ours("traceable"), ["f"])
         return f"call {name} in a function f(x), and write {traceable}(x)"
     return _instead(node, _call(new, [*map(_text, node.args)], node.keywords))
+
+
+def _of_xarray(site: _UserExpression) -> str:
+    """Advise for a call of xarray, in whose objects `traceable` sees no traced arrays."""
+    func = getattr(site.node, "func", None)
+    owner = func.value if isinstance(func, ast.Attribute) else None
+    is_module = isinstance(site.value(owner), ModuleType)
+    x = owner.id if isinstance(owner, ast.Name) and not is_module else "x"
+    if getattr(func, "attr", "") not in ("interp", "interp_like"):
+        return f"compute with the array {x}.data, by functions of NumPy"
+    nan = site.numpy("nan")
+    args = ["places", f"{x}[dim].data", f"{x}.data", f"left={nan}", f"right={nan}"]
+    call = _call(site.numpy("interp"), args)
+    return f"write {call} for one dim, row by row if {x} has others"
 
 
 def _unreached(called: Any, between: Sequence[FrameType]) -> str | None:
