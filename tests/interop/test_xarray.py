@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -157,8 +159,35 @@ def test_transforms_that_change_axes_name_the_calls_that_work(x: Any) -> None:
     np.testing.assert_allclose(found, np.diag(6 * VALUES[0]))
     slope = co.jacrev(lambda a: (day.copy(data=a) ** 2).data)(day.data)
     np.testing.assert_allclose(slope, np.diag(2 * VALUES[0]))
-    rows = co.interop.xarray.vmap(loss, "day")(x)
+    rows = vmap(loss, "day")(x)
     np.testing.assert_allclose(rows, (VALUES**3).sum(axis=1))
+
+
+WITHOUT_THE_BRIDGE = """
+import numpy as np, xarray as xr, customop as co
+
+x = xr.DataArray([[1.0, 2.0]], dims=("day", "place"))
+for transform in (co.grad, co.vmap, co.jacrev, co.hessian):
+    for value in (x, x.variable, x.to_dataset(name="x")):
+        try:
+            transform(lambda x: x)(value)
+        except co.CustomOpError as error:
+            assert error.do == (
+                "import customop.interop.xarray; its vmap(fn, dim) batches over a dim"
+            ), error
+        else:
+            raise AssertionError(transform)
+"""
+
+
+def test_a_transform_without_the_bridge_names_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_BRIDGE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr[-2000:]
 
 
 # ---- methods that convert to NumPy ----
