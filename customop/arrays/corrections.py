@@ -11,7 +11,6 @@ import linecache
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -29,6 +28,7 @@ from customop.arrays.expressions import (
     holds,
     instead_of,
     is_adapted,
+    is_extension,
     is_foreign,
     is_virtual,
     operand_text,
@@ -662,6 +662,9 @@ def _of_package(site: UserExpression, between: Sequence[FrameType]) -> str | Non
     node = site.node
     called = _called(site, node.func) if isinstance(node, ast.Call) else None
     package = _package_of(called)
+    outermost = between[-1].f_globals.get("__name__") if between else ""
+    if "xarray" in (package, str(outermost).partition(".")[0]):
+        return _of_xarray(site)
     if not package:
         return None
     name = text_of(node.func)
@@ -679,6 +682,20 @@ def _of_package(site: UserExpression, between: Sequence[FrameType]) -> str | Non
         traceable = call_text(site.ours("traceable"), ["f"])
         return f"call {name} in a function f(x), and write {traceable}(x)"
     return instead_of(node, call_text(new, [*map(text_of, node.args)], node.keywords))
+
+
+def _of_xarray(site: UserExpression) -> str:
+    """Advise for a call of xarray, in whose objects `traceable` sees no traced arrays."""
+    func = getattr(site.node, "func", None)
+    owner = func.value if isinstance(func, ast.Attribute) else None
+    is_module = isinstance(site.value(owner), ModuleType)
+    x = owner.id if isinstance(owner, ast.Name) and not is_module else "x"
+    if getattr(func, "attr", "") not in ("interp", "interp_like"):
+        return f"compute with the array {x}.data, by functions of NumPy"
+    nan = site.numpy("nan")
+    args = ["places", f"{x}[dim].data", f"{x}.data", f"left={nan}", f"right={nan}"]
+    call = call_text(site.numpy("interp"), args)
+    return f"write {call} for one dim, row by row if {x} has others"
 
 
 def _unreached(called: Any, between: Sequence[FrameType]) -> str | None:
@@ -709,14 +726,7 @@ def _calls_compiled(frame: FrameType) -> bool:
     # What it calls later, with the arrays that it converts.
     later = [frame.f_globals.get(name) for name in frame.f_code.co_names]
     is_compiled = isinstance(called, BuiltinFunctionType) and _package_of(called) != ""
-    return is_compiled or any(map(_is_extension, later))
-
-
-def _is_extension(value: Any) -> bool:
-    """Return whether a value is a compiled module of an installed package."""
-    path = getattr(value, "__file__", None) if isinstance(value, ModuleType) else None
-    is_compiled = str(path).endswith(tuple(EXTENSION_SUFFIXES))
-    return is_compiled and is_installed_at(str(path))
+    return is_compiled or any(map(is_extension, later))
 
 
 _UNREACHED = "traceable does not reach code in C"

@@ -7,7 +7,8 @@ import linecache
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from types import FrameType
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import FrameType, ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +59,13 @@ def is_adapted(frame: FrameType) -> bool:
 def is_foreign(frame: FrameType) -> bool:
     """Return whether a frame runs code of an installed package."""
     return is_installed_at(frame.f_code.co_filename)
+
+
+def is_extension(value: Any) -> bool:
+    """Return whether a value is a compiled module of an installed package."""
+    path = getattr(value, "__file__", None) if isinstance(value, ModuleType) else None
+    is_compiled = str(path).endswith(tuple(EXTENSION_SUFFIXES))
+    return is_compiled and is_installed_at(str(path))
 
 
 @lru_cache(8)

@@ -79,6 +79,8 @@ def check_no_array(op: RuleTable, slot: int, value: Any) -> None:
         remedy = "pass an array, such as np.asarray(x)"
         if value is None:
             remedy = f"pass an array, or declare {name}: Array | None"
+        elif type(value).__name__ == "PRNGKeyArray":  # which NumPy cannot convert
+            remedy = "pass np.asarray(jax.random.key_data(x)): a key has no numbers"
         elif type(value) in (int, float) and str(parameter.type) == "Array":
             own = getattr(op.definition.fn, "__globals__", {})
             if not is_ours(own):

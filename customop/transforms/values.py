@@ -263,9 +263,15 @@ def _put_back(swaps: _Swaps) -> None:
 def as_argument(value: Any) -> str:
     """Say how a value becomes an array or a pytree; empty if it is like neither."""
     cls = type(value)
+    if cls.__module__.startswith("xarray.") and cls.__name__ in _LABELLED:
+        return "import customop.interop.xarray; its vmap(fn, dim) batches over a dim"
     if hasattr(cls, "__array__") and hasattr(cls, "shape"):  # such as pandas' Series
         return "pass np.asarray(x)"
     return registration_of(value)
+
+
+# Classes of xarray that its bridge makes pytrees.
+_LABELLED = ("DataArray", "Dataset", "Variable")
 
 
 def registration_of(value: Any) -> str:

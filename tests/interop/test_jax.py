@@ -246,6 +246,16 @@ def test_a_key_of_jax_is_refused_by_name(call: Any) -> None:
     assert export(lambda x: x + 1)(jax.random.key_data(key)).shape == (2,)
 
 
+def test_a_key_that_an_operator_gets_itself_is_refused_by_name() -> None:
+    key = jax.random.key(0)
+    for fn in (CASES["cube"].fn, co.ops.np.sin):
+        with pytest.raises(co.ArgumentError, match="got PRNGKeyArray") as caught:
+            fn(key)
+        wanted = "pass np.asarray(jax.random.key_data(x)): a key has no numbers"
+        assert caught.value.do == wanted
+        assert fn(np.asarray(jax.random.key_data(key))).shape == (2,)
+
+
 def test_results_do_not_share_memory_with_what_may_change() -> None:
     kept = np.ones(3)
     op = co.custom_op(

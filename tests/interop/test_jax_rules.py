@@ -192,6 +192,55 @@ def test_batches_of_gradients(
             np.testing.assert_allclose(y, z, rtol=rtol, atol=rtol)
 
 
+def _exp(name: str, own: Callable[[Any, Any, int], tuple[Any, int]]) -> Any:
+    """An operator whose formula reads its result, with a rule for batches."""
+    formula = lambda ctx, g: g * ctx.saved_arrays[0]
+    op = _made(name, np.exp, formula, _saved_output)
+    op.register_vmap(lambda info, in_dims, x: own(op, x, in_dims[0]))
+    return op
+
+
+# Operators, and how often the value and gradient of a batch call them: once, if the rule
+# for batches is one call whose results are those of the batch.
+BATCHES: dict[str, tuple[Any, int]] = {
+    "pointwise": (OPERATORS["output"][0], 1),
+    "front": (_exp("front", lambda op, x, d: (op(np.moveaxis(x, d, 0)), 0)), 1),
+    "moved": (_exp("moved", lambda op, x, d: (op(np.moveaxis(x, d, -1)), -1)), 2),
+    "halves": (
+        _exp("halves", lambda op, x, d: (np.concatenate([op(x[:1]), op(x[1:])]), d)),
+        2,
+    ),
+    "shifted": (_exp("shifted", lambda op, x, d: (op(x + 1.0) / np.e, d)), 2),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_passes_its_results_to_the_formula(
+    name: str, bits: bool, host: Callable[..., tuple[Any, int]]
+) -> None:
+    op, wanted_calls = BATCHES[name]
+    x = jnp.linspace(0.1, 1.3, 6, dtype=float).reshape(2, 3)
+    rtol = 1e-12 if bits else 3e-6
+    batch = jax.vmap
+    transforms = [
+        (
+            lambda f: jax.value_and_grad(lambda x: jnp.sum(batch(f)(x) ** 2)),
+            wanted_calls,
+        ),
+        (lambda f: jax.grad(lambda x: jnp.sum(batch(f)(x) ** 2)), wanted_calls),
+        (lambda f: jax.grad(lambda x: jnp.sum(batch(f, 0, 1)(x) ** 2)), wanted_calls),
+        (lambda f: batch(jax.value_and_grad(_total(f))), 1),
+        (lambda f: jax.hessian(lambda x: jnp.sum(batch(f)(x) ** 2)), None),
+        (lambda f: jax.grad(lambda x: jnp.sum(batch(batch(f))(x) ** 2)), None),
+    ]
+    for transform, calls in transforms:
+        found, seen = host(transform(export(op)), x)
+        expected = transform(jnp.exp)(x)
+        for y, z in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(y, z, rtol=10 * rtol)
+        assert calls in (None, seen)
+
+
 def test_arguments_that_are_broadcast(host: Callable[..., tuple[Any, int]]) -> None:
     def backward(ctx: Any, g: Any) -> Any:
         x, y = ctx.saved_arrays
@@ -254,6 +303,14 @@ def test_several_results_of_which_one_is_read(
         assert calls == 1
         np.testing.assert_allclose(slope, 2 * np.exp(2 * x))
         np.testing.assert_allclose(value, np.sum(np.exp(2 * x)))
+        two.register_vmap(
+            lambda info, in_dims, x: (two(np.moveaxis(x, in_dims[0], 0)), (0, 0))
+        )
+        rows = jnp.array([[0.5, 0.1], [0.2, 0.3]])
+        batch = jax.vmap(export(two))
+        slope, calls = host(jax.grad(lambda x: jnp.sum(batch(x)[0] ** 2)), rows)
+        assert calls == 1
+        np.testing.assert_allclose(slope, 2 * np.exp(2 * rows))
     found, _ = host(jax.grad(lambda x: jnp.sum(export(two)(x)[0] ** 2)), x)
     np.testing.assert_allclose(found, 2 * np.exp(2 * x), rtol=1e-6)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -135,6 +137,100 @@ def test_trees_of_labels_are_mapped_together(x: Any) -> None:
 def test_other_shapes_are_refused(x: Any) -> None:
     with pytest.raises(ShapeError, match="DataArray 'rain' has dims"):
         co.vmap(lambda row: row)(x)
+
+
+def test_transforms_that_change_axes_name_the_calls_that_work(x: Any) -> None:
+    """Each call in the error is made, and gives what NumPy's formula gives."""
+    day = x.isel(day=0, drop=True)
+
+    def loss(row: Any) -> Any:
+        return (row**3).sum().data
+
+    for transform in (co.vmap, co.jacrev, co.jacfwd, co.hessian):
+        made: Any = transform
+        with pytest.raises(ShapeError) as caught:
+            made(loss if transform is co.hessian else lambda row: row**2)(day)
+        assert caught.value.do == (
+            "for batches over a dim call customop.interop.xarray.vmap(fn, dim); for"
+            " Jacobians and Hessians pass the array:"
+            " co.hessian(lambda a: f(x.copy(data=a)).data)(x.data)"
+        )
+    found = co.hessian(lambda a: loss(day.copy(data=a)))(day.data)
+    np.testing.assert_allclose(found, np.diag(6 * VALUES[0]))
+    slope = co.jacrev(lambda a: (day.copy(data=a) ** 2).data)(day.data)
+    np.testing.assert_allclose(slope, np.diag(2 * VALUES[0]))
+    rows = vmap(loss, "day")(x)
+    np.testing.assert_allclose(rows, (VALUES**3).sum(axis=1))
+
+
+WITHOUT_THE_BRIDGE = """
+import numpy as np, xarray as xr, customop as co
+
+x = xr.DataArray([[1.0, 2.0]], dims=("day", "place"))
+for transform in (co.grad, co.vmap, co.jacrev, co.hessian):
+    for value in (x, x.variable, x.to_dataset(name="x")):
+        try:
+            transform(lambda x: x)(value)
+        except co.CustomOpError as error:
+            assert error.do == (
+                "import customop.interop.xarray; its vmap(fn, dim) batches over a dim"
+            ), error
+        else:
+            raise AssertionError(transform)
+"""
+
+
+def test_a_transform_without_the_bridge_names_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_BRIDGE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr[-2000:]
+
+
+# ---- methods that convert to NumPy ----
+
+
+PLACES = np.array([0.5, 1.25, 7.0])  # the last one is outside, where xarray gives nan
+
+
+def test_interp_names_the_call_of_numpy_that_works(x: Any) -> None:
+    row = x.isel(day=0, drop=True).assign_coords(place=[0, 1, 2])
+
+    def by_xarray(row: Any) -> Any:
+        return np.nansum(row.interp(place=PLACES).data ** 2)
+
+    with pytest.raises(co.DataDependentError) as caught:
+        co.grad(by_xarray)(row)
+    call = "np.interp(places, row[dim].data, row.data, left=np.nan, right=np.nan)"
+    assert caught.value.do == (
+        f"write {call} for one dim, row by row if row has others,"
+        " or stop_gradient(x) for the value alone"
+    )
+
+    def by_numpy(row: Any) -> Any:
+        places, dim = PLACES, "place"
+        return np.nansum(eval(call, {"np": np}, locals()) ** 2)  # the call as it stands
+
+    assert by_numpy(row) == pytest.approx(by_xarray(row))
+    slope = co.grad(by_numpy)(row).data
+    steps = 1e-6 * np.eye(3)
+    wanted = [(by_xarray(row + s) - by_xarray(row - s)) / 2e-6 for s in steps]
+    np.testing.assert_allclose(slope, wanted, rtol=1e-6)
+
+
+def test_other_calls_that_convert_name_the_array(x: Any) -> None:
+    calls: list[Any] = [
+        lambda x: x.interpolate_na("day").sum().data,
+        lambda x: x.to_pandas().sum().sum(),
+        lambda x: xr.where(x > 0, x, 0).values.sum(),
+    ]
+    for call in calls:
+        with pytest.raises(co.DataDependentError) as caught:
+            co.grad(call)(x)
+        assert caught.value.do.startswith("compute with the array x.data, by functions")
 
 
 # ---- operators ----

@@ -560,12 +560,17 @@ def _reads(
     `changes` is part of the cache key, so that new rules are taken into account.
     """
     base = fn.base
-    if fn.steps or not isinstance(base, OperatorCall) or base.op.schema.written:
+    if not isinstance(base, OperatorCall) or base.op.schema.written:
+        return False
+    if not all(isinstance(step, Batch) for step in fn.steps):
         return False
     if not getattr(base.op.find_rule(AUTOGRAD), "is_formula", False):
         return False
-    found = base.result([FakeArray(shape, dtype) for shape, dtype in given])
-    results = found if base.op.schema.is_tuple else (found,)
+    if fn.steps:
+        results = rule_programs.returned_call(fn, base.op, given, changes)
+    else:
+        found = base.result([FakeArray(shape, dtype) for shape, dtype in given])
+        results = found if base.op.schema.is_tuple else (found,)
     # JAX may have rounded the results to 32 bits, and a formula gets those of the kernel.
     if not all(is_array(y) and _is_jaxs(y.dtype) for y in results):
         return False

@@ -17,6 +17,7 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline, part_of
+from customop.core.table import RuleTable
 from customop.errors import CustomOpError
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
@@ -49,6 +50,31 @@ def graph_of_rule(
         return without_writes(traced)
     except CustomOpError:  # the rule runs on the host, where an error is raised again
         return None
+
+
+def returned_call(
+    fn: Callable[..., Any],
+    op: RuleTable,
+    given: Sequence[tuple[Any, Any]],
+    changes: int,
+) -> Sequence[Any]:
+    """Return the results of the only call of an operator, if a function returns them all.
+
+    Otherwise, return ``[None]``. The other arguments are those of `graph_of_rule`.
+    """
+    graph = graph_of_rule(fn, given, changes)
+    if graph is None:
+        return [None]
+    calls = [n for n in graph.graph.nodes if n.op == CALL and n.target is op]
+    if len(calls) != 1:
+        return [None]
+    (call,) = calls
+    leaves = graph.graph.output_node.args[0]
+    if not op.schema.is_tuple:
+        return [call.val] if leaves == [call] else [None]
+    parts = [n.args if isinstance(n, Node) and n.op == ITEM else None for n in leaves]
+    is_whole = parts == [(call, i) for i in range(len(call.val))]
+    return call.val if is_whole else [None]
 
 
 def is_native(module: GraphModule) -> bool:
