@@ -501,10 +501,10 @@ FAKES: Table = {
         "  do: give whole numbers: (2, 3)",
     ),
     "no array for fake_like": (
-        lambda: co.fake_like(3),
+        lambda: co.fake_like([3]),
         co.ArgumentError,
         TypeError,
-        "fake_like: 3 is not an array\n"
+        "fake_like: [3] is not an array\n"
         "  do: pass an array: fake_like(x, shape=...)",
     ),
     "unknown device for fake_like": (
