@@ -158,7 +158,7 @@ def _accepted(
     found: tuple[dict[Trial, None], ...] = ({}, {})
     with strict_numbers(), random_state_kept():
         for trial in trials:
-            if len(found[CLEAN]) == count or (found[CLEAN] and oracle.exhausted):
+            if len(found[CLEAN]) == count or (found[CLEAN] and oracle.was_slow):
                 break
             if oracle.fits_trial(trial):
                 outcome = oracle.outcome(trial, seed)
@@ -234,10 +234,10 @@ def _patterns(
     few = [t for t in found if max(t.ranks, default=0) < 4]
     # Four axes show nothing that two and three axes do not show, if those are accepted.
     found = few if len({t.ranks for t in few}) > 1 else found
-    meant = [t for t in found if oracle.exhausted or _is_meant(op, oracle, t)]
+    meant = [t for t in found if oracle.was_slow or _is_meant(op, oracle, t)]
     axes, others = _diverse(meant or found)
     patterns = [generalize(oracle, t, "axes") for t in axes]
-    if oracle.exhausted:
+    if oracle.was_slow:
         return patterns
     patterns += [
         Pattern(t, (), "broadcast")
@@ -263,7 +263,7 @@ def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
         if other is not None and t.size == len(t.fillings):
             pairs = zip(t.fillings, other.fillings, strict=True)
             safer = replace(t, fillings=tuple(a.of_family(b.family) for a, b in pairs))
-            is_asked = not oracle.exhausted
+            is_asked = not oracle.was_slow
             settled.append(safer if is_asked and oracle.accepts(safer) else t)
         else:
             settled.append(t)

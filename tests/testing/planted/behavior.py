@@ -90,7 +90,7 @@ def last_input_is_remembered(wrong: bool) -> Any:
 
 
 @planted(
-    test_determinism="gives 2 and 1 results between two calls on equal inputs",
+    test_determinism="gives 1 and 2 results between two calls on equal inputs",
 )
 def list_of_another_length(wrong: bool) -> Any:
     calls = itertools.count()
