@@ -70,7 +70,7 @@ def is_extension(value: Any) -> bool:
 
 @lru_cache(8)
 def tree_of(text: str) -> ast.Module | None:
-    """Parse a source; None if it is no code."""
+    """Parse a source; return None if it is not Python."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):  # the file has changed

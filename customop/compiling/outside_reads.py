@@ -1,4 +1,4 @@
-"""What a function reads from Python's library: settings, files, environment variables."""
+"""Settings, files and environment variables that a captured function reads."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from customop.core.reach import content, is_installed
 
 
 class _NamePath(NamedTuple):
-    """How code loads a value: the kind of a name, the name, and attributes."""
+    """The kind of a name that code loads, the name, and the attributes after it."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class _NamePath(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What code stores into, or calls.
+    """A value that code stores into, or calls.
 
     Attributes
     ----------
@@ -58,7 +58,8 @@ def _certain_uses(code: CodeType) -> list[_Use]:
     listing: Any = dis.Bytecode(code)
     guarded = [range(part.start, part.end) for part in listing.exception_entries]
     steps: list[dis.Instruction] = [*listing]
-    reset = 0  # the step after the last store that came first
+    bound, changed = _names_bound(steps)
+    first_read: int | None = None  # after the last store that came first
     landing = 0  # the last place that a jump so far may lead to
     for at, step in enumerate(steps):
         # What a handler does, and where it goes on, is not looked at.
@@ -66,13 +67,16 @@ def _certain_uses(code: CodeType) -> list[_Use]:
         if is_guarded or step.opname.startswith("RETURN_"):
             break
         use = _use_in(steps, at) if landing <= step.offset else None
-        if use is not None and not _is_bound_in(use.path, steps):
-            before = steps[reset : use.place - len(use.path.attributes)]
-            is_read = any(other.opname.startswith(_READS) for other in before)
-            use = use._replace(is_first=use.is_first and not is_read)
+        is_read = step.opname.startswith(_READS)
+        if use is not None and not _is_bound_in(use.path, bound, changed):
+            begin = use.place - len(use.path.attributes)
+            is_late = first_read is not None and first_read < begin
+            use = use._replace(is_first=use.is_first and not is_late)
             if use.is_store and use.is_first:
-                reset = at + 1
+                first_read, is_read = None, False
             found.append(use)
+        if is_read and first_read is None:
+            first_read = at
         if step.opcode in dis.hasjrel:
             landing = max(landing, step.argval)
     return found
@@ -138,15 +142,29 @@ def _path_of(steps: Sequence[dis.Instruction], at: int) -> _NamePath | None:
     return _NamePath(step.opname, step.argval, (*attributes,))
 
 
-def _is_bound_in(path: _NamePath, steps: Sequence[dis.Instruction]) -> bool:
+def _names_bound(
+    steps: Sequence[dis.Instruction],
+) -> tuple[set[tuple[str, str]], set[str]]:
+    """Return the kinds and names that code gives other values, and such attributes."""
+    bound: set[tuple[str, str]] = set()
+    changed: set[str] = set()
+    for step in steps:
+        action, _, kind = step.opname.partition("_")
+        if step.opname == "STORE_ATTR":
+            changed.add(step.argval)
+        elif isinstance(step.argval, tuple) and "STORE_FAST" in step.opname:
+            # Two local variables, from Python 3.13 on; the other may be loaded.
+            bound.update(("LOAD_FAST", name) for name in step.argval)
+        elif action in ("STORE", "DELETE"):
+            bound.add((f"LOAD_{kind}", step.argval))
+    return bound, changed
+
+
+def _is_bound_in(
+    path: _NamePath, bound: set[tuple[str, str]], changed: set[str]
+) -> bool:
     """Return whether the code itself gives one of the names another value."""
-    own = path.kind.removeprefix("LOAD_")
-    changes = (f"STORE_{own}", f"DELETE_{own}")
-    return any(
-        (step.opname in changes and step.argval == path.name)
-        or (step.opname == "STORE_ATTR" and step.argval in path.attributes)
-        for step in steps
-    )
+    return (path.kind, path.name) in bound or not changed.isdisjoint(path.attributes)
 
 
 # Instructions that store into a value -> how many values are above that.

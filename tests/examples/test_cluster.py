@@ -127,7 +127,7 @@ def test_ray_actors() -> None:
 
 
 def test_operators_in_ray_actors(tmp_path: Path) -> None:
-    """Of modules and scripts, on read-only arrays; versions that differ are refused."""
+    """Actors run operators of modules and scripts on read-only arrays, and no other version."""
     pytest.importorskip("ray", reason="Ray is not installed")
     for name, factor in (("same", 2.0), ("other", 5.0)):
         (tmp_path / name).mkdir()

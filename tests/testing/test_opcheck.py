@@ -654,7 +654,7 @@ def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_error_in_another_thread() -> None:
-    """What a kernel finds in one thread alone is missing in others."""
+    """A kernel that needs what one thread alone has is found."""
     local = threading.local()
     local.factor = 2.0
     op = co.custom_op(
@@ -698,7 +698,7 @@ def test_search_for_a_smaller_input_that_ends_early(
 
 
 def test_time_that_is_over_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no fault of the kernel: it does not look like a lock that is kept."""
+    """Running out of time is not taken for a lock that the kernel keeps."""
     monkeypatch.setattr(co.config, "opcheck_seconds", 1e-9)
     utils = "test_threads"
     found = opcheck(scale, (X, 2.0), test_utils=utils, raise_exception=False)

@@ -1,4 +1,4 @@
-"""What code reads of NumPy's error settings while transforms run it: those of the user."""
+"""Code that transforms run reads the user's own error settings of NumPy."""
 
 from __future__ import annotations
 
