@@ -150,13 +150,15 @@ def _names_bound(
     changed: set[str] = set()
     for step in steps:
         action, _, kind = step.opname.partition("_")
+        name = step.argval
         if step.opname == "STORE_ATTR":
-            changed.add(step.argval)
-        elif isinstance(step.argval, tuple) and "STORE_FAST" in step.opname:
+            changed.add(name)
+        elif "STORE_FAST" in step.opname:
             # Two local variables, from Python 3.13 on; the other may be loaded.
-            bound.update(("LOAD_FAST", name) for name in step.argval)
+            names = name if isinstance(name, tuple) else (name,)
+            bound.update(("LOAD_FAST", each) for each in names)
         elif action in ("STORE", "DELETE"):
-            bound.add((f"LOAD_{kind}", step.argval))
+            bound.add((f"LOAD_{kind}", name))
     return bound, changed
 
 
