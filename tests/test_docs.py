@@ -249,7 +249,7 @@ WRONG = {
 @page
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("_folder", "own_kinds_here")
-def test_operators_are_right(page: str) -> None:
+def test_operators_pass_opcheck(page: str) -> None:
     """Code runs, as above, and every operator passes opcheck, fake kernel or not."""
     for op in run_page(page).values():
         if isinstance(op, co.Operator) and op.qualname not in WRONG:
