@@ -43,7 +43,7 @@ def raised_at(error: BaseException) -> UserExpression | None:
 
 
 def _owner(frame: FrameType) -> Literal["user", "inner", "other"]:
-    """Return whose code a frame runs; that of NumPy and this package is inner."""
+    """Return whose code a frame runs: inner is that of NumPy and of this package."""
     module = str(frame.f_globals.get("__name__")).partition(".")[0]
     if is_ours(frame.f_globals) or module == "numpy":
         return "inner"

@@ -387,6 +387,14 @@ def unflatten(structure: Structure, found: Sequence[Any]) -> Any:
     return _optree.tree_unflatten(structure, found)
 
 
+def placed(values: Sequence[Any], at: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    """Return a list with the values at some places replaced."""
+    found = list(values)
+    for place, value in zip(at, new, strict=True):
+        found[place] = value
+    return found
+
+
 def leaves(tree: Any) -> list[Any]:
     """Return the leaves of a pytree in order, without None."""
     found: list[Any] = _optree.tree_leaves(tree, namespace=_NAMESPACE)

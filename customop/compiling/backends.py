@@ -1,4 +1,4 @@
-"""Back ends: functions that turn a graph into code, the default one, and kernels of groups."""
+"""Back ends: functions that turn a graph into code, and the choice of the default one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from customop.errors import (
     shown,
 )
 from customop.forks import importing
-from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.graph.node import CONSTANT
 from customop.later import later
 
 cupy_backend: ModuleType = later(import_module, "customop.compiling.cupy_backend")
@@ -201,50 +199,3 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     backend = cupy_backend if "cuda" in kinds else numpy_backend
     run: Callable[..., list[Any]] = backend.build(module)
     return run
-
-
-# ---- kernels: groups of pointwise calls that run as one piece of machine code ----
-
-
-class Kernel(GraphModule):
-    """The graph of a group, and a function that computes the same at once.
-
-    Parameters
-    ----------
-    group : GraphModule
-    fused : callable
-        Takes the inputs of the group, then its constants, and returns its only result.
-    can_run : callable
-        Of the same: whether `fused` gives what the calls give, one after the other; if
-        not, those are made.
-    """
-
-    def __init__(
-        self,
-        group: GraphModule,
-        fused: Callable[..., Any],
-        can_run: Callable[..., bool],
-    ) -> None:
-        super().__init__(group.graph, name=group.name, place=group.place)
-        self.fused: Callable[..., Any] = fused
-        self._can_run = can_run
-        self._constants = tuple(
-            group.graph.constants[n.target]
-            for n in group.graph.nodes
-            if n.op == CONSTANT
-        )
-
-    def with_graph(self, graph: Graph) -> GraphModule:
-        """Return the kernel itself: passes that simplify its graph keep its results."""
-        return self
-
-    def run(self, *leaves: Any) -> Any:
-        """Compute the result of the group."""
-        given = (*leaves, *self._constants)
-        if not self._can_run(*given):
-            return super().run(*leaves)
-        try:
-            return self.fused(*given)
-        except FloatingPointError:
-            # The calls themselves warn or raise, each by its own name.
-            return super().run(*leaves)

@@ -15,9 +15,9 @@ from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import device_kind
-from customop.compiling.backends import Kernel
 from customop.compiling.kernel_code import (
     ElementProgram,
+    Kernel,
     in_c,
     kernels_of,
     with_kernels,

@@ -1,4 +1,4 @@
-"""Groups of pointwise calls as functions of one element, in C.
+"""Groups of pointwise calls as kernels: functions of one element, in C.
 
 Only what gives the bits of the ufunc is in the table: arithmetic, comparisons, rounding
 to whole numbers and square roots, which IEEE 754 defines to the last bit, and integers
@@ -15,7 +15,6 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU, device_kind
-from customop.compiling.backends import Kernel
 from customop.compiling.numpy_backend.elementwise_runs import runs_of
 from customop.compiling.report import NodeGroup
 from customop.core.dispatch import find_kernel
@@ -25,6 +24,53 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.subgraphs import split_graph
 from customop.shapes.sizes import same_shape
+
+# ---- kernels: groups of pointwise calls that run as one piece of machine code ----
+
+
+class Kernel(GraphModule):
+    """The graph of a group, and a function that computes the same at once.
+
+    Parameters
+    ----------
+    group : GraphModule
+    fused : callable
+        Takes the inputs of the group, then its constants, and returns its only result.
+    can_run : callable
+        Of the same: whether `fused` gives what the calls give, one after the other; if
+        not, those are made.
+    """
+
+    def __init__(
+        self,
+        group: GraphModule,
+        fused: Callable[..., Any],
+        can_run: Callable[..., bool],
+    ) -> None:
+        super().__init__(group.graph, name=group.name, place=group.place)
+        self.fused: Callable[..., Any] = fused
+        self._can_run = can_run
+        self._constants = tuple(
+            group.graph.constants[n.target]
+            for n in group.graph.nodes
+            if n.op == CONSTANT
+        )
+
+    def with_graph(self, graph: Graph) -> GraphModule:
+        """Return the kernel itself: passes that simplify its graph keep its results."""
+        return self
+
+    def run(self, *leaves: Any) -> Any:
+        """Compute the result of the group."""
+        given = (*leaves, *self._constants)
+        if not self._can_run(*given):
+            return super().run(*leaves)
+        try:
+            return self.fused(*given)
+        except FloatingPointError:
+            # The calls themselves warn or raise, each by its own name.
+            return super().run(*leaves)
+
 
 # ---- pointwise calls as expressions of scalars, in C ----
 

@@ -50,7 +50,7 @@ def name_of_answer(ask: Callable[[], Any], label: str) -> HeldName:
 
 
 def setting_asked_by(value: Any) -> Callable[[], Any] | None:
-    """Return what asks for a setting that a value reads; None for values that read none."""
+    """Return a function that tells the setting which a value reads, or None."""
     if isinstance(value, BuiltinFunctionType | FunctionType):
         if _SETTINGS.get(value.__name__, "") == value.__module__:
             return value
@@ -210,7 +210,7 @@ _TICK = 20_000_000
 
 
 def _state_of(path: Path) -> Any:
-    """Return what differs once a file has been written, or None for no file."""
+    """Return values that a write to a file changes, or None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -225,7 +225,7 @@ def _state_of(path: Path) -> Any:
 
 
 def _wait_for_tick(path: Path) -> None:
-    """Wait until a file that is written again gets another time than it has."""
+    """Wait until the next write to a file will change its time."""
     with suppress(OSError):
         while 0 <= (age := time.time_ns() - path.stat().st_mtime_ns) < _TICK:
             time.sleep((_TICK - age) / 1e9)

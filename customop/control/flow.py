@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.fake import make_fake
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.nested import flatten, unflatten
+from customop.arrays.nested import flatten, placed, unflatten
 from customop.arrays.stand_ins import entered
 from customop.control.carry import (
     LeafType,
@@ -661,10 +661,7 @@ class _Tree:
 
     def filled(self, arrays: Sequence[Any]) -> Any:
         """Return the tree with `arrays` in the places of its arrays."""
-        found = list(self.leaves)
-        for i, value in zip(self.at, arrays, strict=True):
-            found[i] = value
-        return unflatten(self.structure, found)
+        return unflatten(self.structure, placed(self.leaves, self.at, arrays))
 
 
 def _is_output(leaf: Any) -> bool:

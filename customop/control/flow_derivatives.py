@@ -40,6 +40,7 @@ from customop.shapes.sizes import is_size, is_symbolic
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.reverse import GradInterpreter
 from customop.transforms.jvp import jvp
+from customop.transforms.values import replaced
 
 Arrays = Sequence[Any]
 
@@ -611,12 +612,6 @@ for _op, _rule in (
 def where(flags: Iterable[bool], values: Iterable[Any]) -> list[Any]:
     """Return the values whose flags are true."""
     return [v for v, flag in zip(values, flags, strict=True) if flag]
-
-
-def replaced(values: Arrays, flags: Sequence[bool], others: Arrays) -> list[Any]:
-    """Return values, with those whose flags are true replaced by `others`."""
-    new = iter(others)
-    return [next(new) if flag else v for v, flag in zip(values, flags, strict=True)]
 
 
 def zeros_like(value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The arrays from outside of a function that each of its runs writes by plain NumPy.
+"""Find the outside arrays that every run of a function writes by plain NumPy.
 
-A write of the bytes that an array holds already leaves no trace in it. So the code is read:
-what a step stores into that no branch, loop, return or handler passes by. Nothing is found
-behind the first ``try`` or ``with``, and on versions of Python whose code is not known here.
+A write of the bytes that an array holds already leaves no trace in it. So the code is read
+for stores that no branch, loop, return or handler can skip. Nothing is found after the
+first ``try`` or ``with``, or on versions of Python whose code is not known here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Use(NamedTuple):
 
 @cache
 def _certain_uses(code: CodeType) -> list[_Use]:
-    """Return what each run of a code object stores into or calls, if it returns."""
+    """Return what every run of a code object that returns has stored into or called."""
     found: list[_Use] = []
     if not IS_KNOWN or code.co_flags & _RUNS_LATER:
         return found
@@ -62,7 +62,7 @@ def _certain_uses(code: CodeType) -> list[_Use]:
     first_read: int | None = None  # after the last store that came first
     landing = 0  # the last place that a jump so far may lead to
     for at, step in enumerate(steps):
-        # What a handler does, and where it goes on, is not looked at.
+        # Handlers, and the code after them, are not read.
         is_guarded = any(step.offset in part for part in guarded)
         if is_guarded or step.opname.startswith("RETURN_"):
             break
@@ -150,13 +150,15 @@ def _names_bound(
     changed: set[str] = set()
     for step in steps:
         action, _, kind = step.opname.partition("_")
+        name = step.argval
         if step.opname == "STORE_ATTR":
-            changed.add(step.argval)
-        elif isinstance(step.argval, tuple) and "STORE_FAST" in step.opname:
+            changed.add(name)
+        elif "STORE_FAST" in step.opname:
             # Two local variables, from Python 3.13 on; the other may be loaded.
-            bound.update(("LOAD_FAST", name) for name in step.argval)
+            names = name if isinstance(name, tuple) else (name,)
+            bound.update(("LOAD_FAST", each) for each in names)
         elif action in ("STORE", "DELETE"):
-            bound.add((f"LOAD_{kind}", step.argval))
+            bound.add((f"LOAD_{kind}", name))
     return bound, changed
 
 

@@ -284,7 +284,7 @@ def _parameter(value: Any) -> Any:
 
 
 def both(first: Any, second: Any) -> Any:
-    """Return whether two conditions hold, of which plain ones may be left out."""
+    """Return a condition that both hold; a plain one that holds everywhere is left out."""
     if _holds(first):
         return second
     return first if _holds(second) else first & second

@@ -43,7 +43,7 @@ def _stacked(core: Any, ranks: tuple[int, ...], *arrays: Any) -> Any:
 
 
 def _batched(in_dims: Any, *arrays: Any) -> list[Any]:
-    """Return arrays with the batch first, and so many axes that they broadcast."""
+    """Return arrays with the batch first, and axes added so that they broadcast."""
     ranks = [x.ndim - (d is not None) for x, d in zip(arrays, in_dims, strict=False)]
     return [
         x if d is None else padded_rows(batch_first(x, d), max(ranks))

@@ -15,6 +15,7 @@ from customop.arrays.nested import (
     abbreviated,
     flatten,
     map_leaves,
+    placed,
     show,
     unflatten,
 )
@@ -121,7 +122,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     models, structure = flatten(primals)
 
     def pull(*cotangents: Any) -> tuple[Any, ...]:
-        return pullback(unflatten(out_structure, _placed(zeros, at, cotangents)))
+        return pullback(unflatten(out_structure, placed(zeros, at, cotangents)))
 
     carrier = Carrier()  # never closed: the pushforward uses it later
     transposed = GradInterpreter()
@@ -133,8 +134,8 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
         given = _tangents(tangents, models, structure)
         found = carrier.uncarry(push(carrier.carry(unflatten(structure, given))))
         fresh = Fresh(*zeros)
-        placed = _placed(zeros, at, found)
-        return unflatten(out_structure, [fresh(t) for t in placed])
+        every = placed(zeros, at, found)
+        return unflatten(out_structure, [fresh(t) for t in every])
 
     return map_leaves(copied, value), pushforward
 
@@ -153,14 +154,6 @@ def _carried_linearize(fn: Any, primals: Any) -> Any:
 def _as_array(value: Any) -> Any:
     is_number = isinstance(value, int | float | complex)
     return np.asarray(value)[()] if is_number and not is_array(value) else value
-
-
-def _placed(values: Sequence[Any], at: Sequence[int], new: Sequence[Any]) -> list[Any]:
-    """Return a list with the values at some places replaced."""
-    found = list(values)
-    for place, value in zip(at, new, strict=True):
-        found[place] = value
-    return found
 
 
 def _tangents(given: Any, primals: list[Any], structure: Structure) -> list[Any]:

@@ -545,6 +545,14 @@ def check_outputs(leaves: Sequence[Any], structure: Structure, name: str) -> Non
 # ---- gradients ----
 
 
+def replaced(
+    values: Sequence[Any], flags: Sequence[bool], others: Sequence[Any]
+) -> list[Any]:
+    """Return values, with those whose flags are true replaced by `others`."""
+    new = iter(others)
+    return [next(new) if flag else v for v, flag in zip(values, flags, strict=True)]
+
+
 def one_like(value: Any) -> Any:
     """Return the cotangent 1 for a value without axes."""
     while is_traced(value) and value.interpreter.kind in _SMOOTH:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.compiling.backends import Kernel
 from customop.compiling.kernel_code import (
     C_TYPES,
     ElementProgram,
+    Kernel,
     find_groups,
     in_c,
     program_of,

@@ -14,7 +14,9 @@ import customop as co
 special: Any = pytest.importorskip("scipy.special", reason="SciPy is not installed")
 
 pytestmark = pytest.mark.exhaustive
-import customop.scipy.linalg  # noqa: E402  # after the test for SciPy
+import customop.scipy.fft  # noqa: E402  # after the test for SciPy
+import customop.scipy.linalg  # noqa: E402  # as above
+import customop.scipy.signal  # noqa: E402  # as above
 import customop.scipy.sparse  # noqa: E402  # as above
 import customop.scipy.special as ours  # noqa: E402  # as above
 from customop.core.registry import operators  # noqa: E402  # as above

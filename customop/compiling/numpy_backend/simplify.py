@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.compiling.backends import Kernel
 from customop.compiling.numpy_backend.call_text import (
     OF_SCALARS,
     is_array_node,
@@ -309,7 +308,7 @@ def write_in_place(graph: Graph) -> None:
         return
     writers = [node for node in calls if node.target.schema.written]
     is_plain = all(node.target is assign for node in writers)
-    if not is_plain or any(map(_has_graphs, calls)):
+    if not is_plain or any(node.subgraphs for node in calls):
         return
     for node in calls:
         if _is_set(node):
@@ -358,11 +357,6 @@ def _copy_again(
         copy,
         unless=lambda user: user is copy or (user.target is assign and not is_written),
     )
-
-
-def _has_graphs(node: Node) -> bool:
-    """Return whether a call runs graphs that may write; kernels do not."""
-    return not isinstance(node.target, Kernel) and bool(node.subgraphs)
 
 
 def _is_set(node: Node) -> bool:

@@ -49,7 +49,7 @@ class RuleCode(NamedTuple):
     run : callable
         Takes tensors, and returns a list of tensors and None.
     holds : callable
-        Returns whether what the rule uses beside its arguments is as it was.
+        Returns whether the values that it uses beside its arguments are unchanged.
     """
 
     run: Callable[..., list[Any]]
@@ -112,7 +112,7 @@ class RuleCodes:
         return made
 
 
-# So many graphs are traced for an operator: later shapes run by its rule.
+# At most so many graphs are traced for an operator; later shapes run by its rule.
 _MOST = 64
 
 
@@ -128,14 +128,14 @@ class _TensorType(NamedTuple):
 
 
 def _types(tensors: Sequence[Any]) -> tuple[_TensorType | None, ...] | None:
-    """Return the types of tensors; None if there is none that a graph could be for."""
+    """Return the types of tensors; None if no graph can be made for one of them."""
     found: list[_TensorType | None] = []
     for x in tensors:
         if x is None:
             found.append(None)
             continue
-        # Torch keeps compiled programs on disk by the names of operators: another formula
-        # would not be seen if it were in one (torch 2.13). So traced tensors are left out.
+        # Torch keeps compiled programs on disk by the names of operators, so they would go
+        # on with an old formula (torch 2.13). Traced tensors are therefore left out.
         if type(x) not in _CLASSES:
             return None
         shape = tuple(x.shape)
@@ -221,7 +221,7 @@ def _finished(module: GraphModule) -> GraphModule:
 
 
 def _test_of(op: Operator[..., Any], around: Surroundings) -> Callable[[], bool]:
-    """Return a function that tests whether what a rule uses is as it was."""
+    """Return a function that tests whether the values that a rule uses are unchanged."""
     names: dict[str, Any] = {}
 
     def bind(name: str, value: Any) -> str:

@@ -35,7 +35,7 @@ from customop.transforms.functions.given import Given
 from customop.transforms.generators import KnownSources, restored, set_states, states_of
 from customop.transforms.jvp import jvp
 from customop.transforms.runs import Subject, subject_of
-from customop.transforms.values import Carrier
+from customop.transforms.values import Carrier, replaced
 from customop.transforms.vmap_interpreter import BatchInterpreter
 
 # ---- values that a function uses but that are not among its arguments ----
@@ -247,7 +247,7 @@ class _Checkpoint(FunctionCall):
         """Return the outputs, and the gradients of the wanted inputs."""
 
         def moving(*values: Any) -> list[Any]:
-            return list(self.run(_replaced(inputs, wanted, values)))
+            return list(self.run(replaced(inputs, wanted, values)))
 
         with Carrier() as carrier:
             interpreter = interpreter_for(self.subject)
@@ -265,7 +265,7 @@ class _Checkpoint(FunctionCall):
 
         def compute(values: Arrays) -> Arrays:
             def moving(*moved: Any) -> list[Any]:
-                return list(self.run(_replaced(values[:count], wanted, moved)))
+                return list(self.run(replaced(values[:count], wanted, moved)))
 
             at = tuple([x for x, w in zip(values[:count], wanted, strict=True) if w])
             push: Any = jvp
@@ -344,12 +344,6 @@ class _Checkpoint(FunctionCall):
                 " open modes such as autocast inside it",
                 parameter=None,
             )
-
-
-def _replaced(inputs: Arrays, wanted: Sequence[bool], values: Arrays) -> list[Any]:
-    """Return the inputs, with the wanted ones replaced by `values`."""
-    new = iter(values)
-    return [next(new) if w else x for x, w in zip(inputs, wanted, strict=True)]
 
 
 def _zeros(output: Any) -> Any:

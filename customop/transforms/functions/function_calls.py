@@ -15,7 +15,7 @@ import numpy as np
 
 from customop.arrays.array import is_inexact
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.nested import Structure, flatten, unflatten
+from customop.arrays.nested import Structure, flatten, placed, unflatten
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP, GradCall, GradRule
 from customop.core.contract import readonly
@@ -97,7 +97,7 @@ class Parts:
         """Return the tree with `arrays` in their places."""
         if self.structure is _LEAF and self.at:
             return arrays[0]
-        return unflatten(self.structure, self._placed(self.leaves, arrays))
+        return unflatten(self.structure, placed(self.leaves, self.at, arrays))
 
     def beside(self, values: Sequence[Any]) -> Any:
         """Return a tree of derivatives, nested like this tree.
@@ -109,13 +109,7 @@ class Parts:
             return 0.0 if values[0] is None else values[0]
         numbers = [_zero(leaf) for leaf in self.leaves]
         given = [0.0 if value is None else value for value in values]
-        return unflatten(self.structure, self._placed(numbers, given))
-
-    def _placed(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-        found = list(leaves)
-        for i, array in zip(self.at, arrays, strict=True):
-            found[i] = array
-        return found
+        return unflatten(self.structure, placed(numbers, self.at, given))
 
 
 def _zero(leaf: Any) -> Any:

@@ -25,6 +25,7 @@ from customop.arrays.nested import (
     abbreviated,
     flatten,
     map_leaves,
+    placed,
     show,
     unflatten,
 )
@@ -118,11 +119,7 @@ def custom_root(
     check_function("custom_root", f)
     check_function("custom_root", solve)
 
-    @wraps(f)
-    def run(guess: Any, *args: Any, **kwargs: Any) -> Any:
-        return solve(lambda x: f(x, *args, **kwargs), guess)
-
-    return _Root("custom_root", f, run, tangent_solve)
+    return _Root("custom_root", f, _solving(f, solve), tangent_solve)
 
 
 def custom_fixed_point(
@@ -177,11 +174,17 @@ def custom_fixed_point(
     def residual(x: Any, *args: Any) -> Any:
         return _minus("custom_fixed_point", step, step(x, *args), x)
 
+    return _Root("custom_fixed_point", residual, _solving(f, solve), tangent_solve)
+
+
+def _solving(f: Fn, solve: Fn) -> Fn:
+    """Return a function that solves for the first argument of `f`."""
+
     @wraps(f)
     def run(guess: Any, *args: Any, **kwargs: Any) -> Any:
         return solve(lambda x: f(x, *args, **kwargs), guess)
 
-    return _Root("custom_fixed_point", residual, run, tangent_solve)
+    return run
 
 
 # ---- the function and its rules ----
@@ -366,10 +369,7 @@ class _Moving(NamedTuple):
 
     def all(self, values: Sequence[Any]) -> Any:
         """Return the arguments with other arrays in their places."""
-        found = list(self.leaves)
-        for i, value in zip(self.at, values, strict=True):
-            found[i] = value
-        return unflatten(self.structure, found)
+        return unflatten(self.structure, placed(self.leaves, self.at, values))
 
     def beside(self, values: Sequence[Any]) -> Any:
         """Return a tree like the arguments with these values, and None elsewhere."""
