@@ -24,7 +24,7 @@ from customop.arrays.math_functions import math_functions
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.refusals import is_installed_at
 from customop.arrays.scipy_functions import is_of_scipy, new_stand_ins
-from customop.arrays.trampolines import Hook, hooked, is_hooked
+from customop.arrays.trampolines import Hook, hooked, is_hooked, without_notes
 from customop.config import config
 from customop.errors import GENERATED
 
@@ -67,7 +67,8 @@ def adapted(fn: FunctionType, *, is_kept: bool = False) -> FunctionType:
     known = _functions.get(id(fn))
     if known is not None and known.is_of(fn):
         return known.made
-    code, defaults, named = fn.__code__, fn.__defaults__, fn.__kwdefaults__
+    code, defaults = without_notes(fn.__code__), fn.__defaults__
+    named = fn.__kwdefaults__
     new = _adapted_code(code, fn.__globals__)
     if new is code:
         return fn
@@ -89,7 +90,7 @@ class _Copied:
         key = id(fn)
         # The copy goes with the function, so that its id means no other one.
         self._kept = weakref.ref(fn, lambda _: _functions.pop(key, None))
-        self._code = fn.__code__
+        self._code = without_notes(fn.__code__)
         self._defaults, self._named = fn.__defaults__, fn.__kwdefaults__
         self.made: FunctionType = made
         self.is_user: bool = _owner_of(fn) == "user"
@@ -98,7 +99,7 @@ class _Copied:
         """Return whether the copy is that of a function as it is now."""
         # By identity: defaults may be arrays.
         return (
-            self._code is fn.__code__
+            self._code is without_notes(fn.__code__)
             and self._defaults is fn.__defaults__
             and self._named is fn.__kwdefaults__
         )

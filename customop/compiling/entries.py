@@ -28,7 +28,7 @@ from customop.compiling.surroundings import (
     WatchedName,
     refuse_hidden,
 )
-from customop.core.certain_writes import certainly_written
+from customop.core.plain_writes import WriteWatch
 from customop.errors import GraphError, GuessError, counted, place
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
@@ -435,9 +435,17 @@ def captured_alone(
     refuse_hidden(title, place(fn), surroundings)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
-    written = {*map(id, certainly_written(fn, given.args))} - {*map(id, leaves)}
+    written: list[str] = []
+
+    def note(array: np.ndarray, _: Any) -> None:
+        label = surroundings.label_of(array)
+        if label is not None:
+            written.append(label)
+
+    functions = surroundings.functions if surroundings.has_arrays else ()
+    watch = WriteWatch(functions, note)
     is_on = surroundings.may_open_files
-    with EnvironmentReads() as reads, FileReads(is_on=is_on) as files:
+    with watch, EnvironmentReads() as reads, FileReads(is_on=is_on) as files:
         found = captured(
             fn,
             given.args,
@@ -489,17 +497,19 @@ def _check_unwritten(
     fn: Callable[..., Any],
     title: str,
     arrays: Sequence[tuple[str, Any, Any]],
-    written: Collection[int],
+    written: Sequence[str],
 ) -> None:
     """Raise if the function has written to an array from outside of it.
 
-    `written` are the identities of arrays that its code writes in any case, perhaps with
-    the bytes that they hold.
+    `written` are labels of arrays that were written, perhaps with the bytes that they held.
     """
+    found = [*written]
     for label, array, before in arrays:
-        if id(array) in written or array.tobytes() != before.tobytes():
+        if array.tobytes() != before.tobytes():
             array[...] = before
-            _refuse_write(fn, title, label)
+            found.append(label)
+    if found:
+        _refuse_write(fn, title, found[0])
 
 
 def _refuse_write(fn: Callable[..., Any], title: str, label: str) -> NoReturn:

@@ -46,6 +46,7 @@ from customop.compiling.outside_reads import (
     setting_asked_by,
 )
 from customop.core.code_names import BY_TEXT, names_in
+from customop.core.contract import owner
 from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
 from customop.errors import GraphError
@@ -554,6 +555,8 @@ class Surroundings(Walk):
         self.is_plain: bool = True
         # Arrays as they were before the function ran.
         self._copies: list[WatchedArray] = []
+        # Identity of the array that owns the memory of an array -> a label.
+        self._owners: dict[int, str] = {}
         # The function itself comes first.
         self._items: list[tuple[Any, str]] = [*items]
         self.walk(self._items)
@@ -566,10 +569,7 @@ class Surroundings(Walk):
         if is_array(value) or is_generator(value):
             is_running = is_traced(value) and value.interpreter.alive
             self.is_plain = self.is_plain and not is_running and not is_fake(value)
-            if isinstance(value, _IN_MEMORY) and value.nbytes <= _MOST_BYTES:
-                self._copies.append(WatchedArray(value, value.copy(), label))
-            if isinstance(value, np.ndarray) and value.dtype.hasobject:
-                self.go_on(value.ravel().tolist(), label)
+            self._watch_array(value, label)
             if getattr(value, "__dict__", None):  # of a subclass
                 super().look_at_object(value, label)
             return False
@@ -588,6 +588,15 @@ class Surroundings(Walk):
         if isinstance(value, type):
             return not self.is_foreign_class(value)
         return not isinstance(value, RuleTable)
+
+    def _watch_array(self, value: Any, label: str) -> None:
+        """Keep what an array holds, and whose memory it has."""
+        if isinstance(value, _IN_MEMORY) and value.nbytes <= _MOST_BYTES:
+            self._copies.append(WatchedArray(value, value.copy(), label))
+        if isinstance(value, np.ndarray):
+            self._owners[id(owner(value))] = label
+            if value.dtype.hasobject:
+                self.go_on(value.ravel().tolist(), label)
 
     def _watch_layouts(self, key: str) -> None:
         """Watch how arrays lie in memory, or their flags."""
@@ -709,6 +718,15 @@ class Surroundings(Walk):
         """Labels of arrays and bytes that hold something else than they did."""
         kept: list[WatchedArray | WatchedBuffer] = [*self.arrays, *self.buffers]
         return [item.label for item in kept if not item.is_same]
+
+    @property
+    def has_arrays(self) -> bool:
+        """Return whether there are arrays that plain NumPy code could write."""
+        return bool(self._owners)
+
+    def label_of(self, array: np.ndarray) -> str | None:
+        """Return the label of an array from outside that has memory of an array, or None."""
+        return self._owners.get(id(owner(array)))
 
     def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
         """List label, array and copy, for arrays that plain NumPy code could write."""

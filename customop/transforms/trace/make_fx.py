@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial, wraps
 from operator import is_not
+from types import FunctionType
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -16,9 +17,9 @@ from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
 from customop.arrays.stand_ins import entered
-from customop.core.certain_writes import certainly_written
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
+from customop.core.plain_writes import WriteWatch
 from customop.core.reach import is_opaque
 from customop.core.tracer import Pinned, empty_views, frozen, pin
 from customop.errors import (
@@ -534,14 +535,16 @@ class _Capture:
         names = names_for(self.trace.title, self.names, paths, leaves)
         subject = subject_with(draw_subject(self.fn, "graph"), self.fn, "graph", leaves)
         watch = None if subject.is_known else DrawWatch(self.fn, leaves)
-        if watch is not None:
-            written = certainly_written(self.fn, args, is_first=True)
-            self.trace.note_arrays(watch.arrays, written)
+        functions: Sequence[FunctionType] = ()
+        if watch is not None and watch.arrays:
+            functions = watch.functions
+            self.trace.note_arrays(watch.arrays)
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
             run = entered(with_generators(self.fn, self.trace.generator_of))
-            out = run(*positional, **named)
+            with WriteWatch(functions, self.trace.note_plain_write):
+                out = run(*positional, **named)
             if self.keeps_containers:
                 self._check_containers(given, flatten((positional, named)), in_spec)
             return out
