@@ -22,14 +22,16 @@ from customop.compiling.call_code import (
 )
 from customop.compiling.capture import Axes, CapturedCall, Finish, captured, cleaned
 from customop.compiling.level_graphs import LevelGraph
-from customop.compiling.outside_reads import EnvironmentReads, FileReads
-from customop.compiling.surroundings import (
-    Surroundings,
-    WatchedName,
+from customop.compiling.outside_reads import (
+    EnvironmentReads,
+    FileReads,
+    StatReads,
+    lines_of_clocks,
     refuse_hidden,
 )
+from customop.compiling.surroundings import Surroundings, WatchedName
 from customop.core.plain_writes import WriteWatch
-from customop.errors import GraphError, GuessError, counted, place
+from customop.errors import GraphError, GuessError, counted, place, warn_caller
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
@@ -432,7 +434,7 @@ def captured_alone(
     sizes, free, numbers, finish, is_unusual
         As for `captured`.
     """
-    refuse_hidden(title, place(fn), surroundings)
+    refuse_hidden(title, place(fn), surroundings.hidden, surroundings.line_of)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
     written: list[str] = []
@@ -444,8 +446,9 @@ def captured_alone(
 
     functions = surroundings.functions if surroundings.has_arrays else ()
     watch = WriteWatch(functions, note)
-    is_on = surroundings.may_open_files
-    with watch, EnvironmentReads() as reads, FileReads(is_on=is_on) as files:
+    files = FileReads(is_on=surroundings.may_open_files)
+    stats = StatReads(is_on=surroundings.may_ask_files)
+    with watch, EnvironmentReads() as reads, files, stats:
         found = captured(
             fn,
             given.args,
@@ -457,10 +460,29 @@ def captured_alone(
             finish,
             is_unusual,
         )
-    surroundings.add_names([*reads.names, *files.names])
+    surroundings.add_names([*reads.names, *files.names, *stats.names])
     _check_unchanged(fn, title, surroundings)
     _check_unwritten(fn, title, arrays, written)
+    _warn_of_clocks(title, surroundings)
     return found
+
+
+def _warn_of_clocks(title: str, surroundings: Surroundings) -> None:
+    """Warn of each line that asks for the time, which a graph does not do again."""
+    found = [pair for fn in surroundings.functions for pair in lines_of_clocks(fn)]
+    for name, line in found:
+        if line in _told:
+            continue
+        _told.add(line)
+        warn_caller(
+            f"compile: '{title}' asks {name} for the time at {line}\n"
+            "it does so once, when it is compiled: its graph keeps the answer\n"
+            "do: ask around the call, or pass the time as an argument"
+        )
+
+
+# Lines that were told of, so that each is once.
+_told: set[str] = set()
 
 
 def _check_unchanged(
