@@ -393,7 +393,7 @@ def without_notes(code: CodeType) -> CodeType:
     return last.code if type(last) is Noted else code
 
 
-def noting(code: CodeType, note: Hook) -> CodeType:
+def noting(code: CodeType, note: Hook, ask: Hook) -> CodeType:
     """Make a copy of code, and of functions inside of it, that tells what it stores into.
 
     Parameters
@@ -403,18 +403,29 @@ def noting(code: CodeType, note: Hook) -> CodeType:
         ``note((c, key))`` comes before ``c[key] = value`` and before methods of arrays that
         write them, and ``note((c, key, *values))`` before ``c += value`` and calls with
         ``out=c``, with all that goes into it. The key is None if that is not known.
+    ask : Hook
+        ``ask((value, classes))`` comes before ``isinstance(value, classes)`` in code that
+        names `ndarray`.
 
     Returns
     -------
     code
-        `code` itself if it stores nothing, or for versions of Python that are not known.
+        `code` itself if it does neither, or for versions of Python that are not known.
     """
     if not IS_KNOWN or without_notes(code) is not code or is_hooked(code):
         return code
-    consts = [noting(c, note) if isinstance(c, CodeType) else c for c in code.co_consts]
-    if all(map(operator.is_, consts, code.co_consts)) and not _may_store(code):
+    consts = [
+        noting(c, note, ask) if isinstance(c, CodeType) else c for c in code.co_consts
+    ]
+    is_same = all(map(operator.is_, consts, code.co_consts))
+    if is_same and not (_may_store(code) or asks_class(code)):
         return code
-    return _NotingCopy(code, [*consts, note, ..., None]).made()
+    return _NotingCopy(code, [*consts, note, ask, ..., None]).made()
+
+
+def asks_class(code: CodeType) -> bool:
+    """Return whether code itself may ask whether a value is an array."""
+    return "isinstance" in code.co_names and "ndarray" in code.co_names
 
 
 def _may_store(code: CodeType) -> bool:
@@ -430,12 +441,18 @@ def _may_store(code: CodeType) -> bool:
     )
 
 
+# The places of the hooks among the constants, from the end.
+_NOTED: Final = -4
+_ASKED: Final = -3
+
+
 class _NotingCopy(_Copy):
     """The parts of a copy that tells what it stores into, while it is made."""
 
     def __init__(self, code: CodeType, consts: list[Any]) -> None:
         super().__init__(code, consts, lambda name, attribute: "", frozenset())
         self._most = 3
+        self._asks: bool = asks_class(code)
 
     def made(self) -> CodeType:
         copy = super().made()
@@ -504,6 +521,8 @@ class _NotingCopy(_Copy):
         found = place_under(seen, count + above) if count > len(names) else None
         at = 0 if found is None else found[0] - (seen[found[0]].opname == "PUSH_NULL")
         name = seen[at].argval
+        if name == "isinstance" and self._asks and count == 2:
+            return _unit("COPY", 2) * 2 + self._note(2, _ASKED)
         if name not in _FUNCTIONS:
             return None
         is_whole = is_whole and name == "copyto" and count < 4
@@ -521,8 +540,8 @@ class _NotingCopy(_Copy):
         values = _unit("COPY", count + 2 + above) * count
         return _unit("COPY", place + above) + key + values + self._note(count + 2)
 
-    def _note(self, count: int) -> bytes:
-        hook = _unit("LOAD_CONST", len(self.consts) - 3) + _unit("SWAP", 2)
+    def _note(self, count: int, which: int = _NOTED) -> bytes:
+        hook = _unit("LOAD_CONST", len(self.consts) + which) + _unit("SWAP", 2)
         tuple_ = _unit("BUILD_TUPLE", count)
         return tuple_ + hook + _unit("BINARY_OP", _MATMUL) + _unit("POP_TOP")
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flatten
+from customop.arrays.watched_code import WriteWatch
 from customop.compiling.call_code import (
     Call,
     CallArguments,
@@ -30,7 +31,6 @@ from customop.compiling.outside_reads import (
     refuse_hidden,
 )
 from customop.compiling.surroundings import Surroundings, WatchedName
-from customop.core.plain_writes import WriteWatch
 from customop.errors import GraphError, GuessError, counted, place, warn_caller
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer

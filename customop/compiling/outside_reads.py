@@ -121,7 +121,8 @@ def lines_of_clocks(fn: FunctionType) -> Iterator[tuple[str, str]]:
     if _ASKED.isdisjoint(names) and not any(_tells_time(known.get(n)) for n in names):
         return
     for code in codes_in(fn.__code__):
-        owner, line = None, code.co_firstlineno
+        owner: Any = None
+        line = code.co_firstlineno
         for step in dis.get_instructions(code):
             name = step.argval
             line = (step.positions and step.positions.lineno) or line
@@ -130,7 +131,7 @@ def lines_of_clocks(fn: FunctionType) -> Iterator[tuple[str, str]]:
                 continue
             if step.opname == "STORE_FAST" and owner is not None:
                 known[name] = owner
-            is_of_date = name in _OF_DATES and owner in _dates()
+            is_of_date = _is_date(owner) and name in _OF_DATES
             if step.opname in _BY_NAME:
                 owner = known.get(name)
             elif step.opname in _BY_ATTRIBUTE and isinstance(owner, ModuleType):
@@ -144,9 +145,10 @@ def lines_of_clocks(fn: FunctionType) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _dates() -> tuple[Any, ...]:
-    module: Any = sys.modules.get("datetime")
-    return () if module is None else (module.date, module.datetime)
+def _is_date(value: Any) -> bool:
+    """Return whether a value is a class of dates."""
+    is_class = isinstance(value, type) and value.__module__ == "datetime"
+    return is_class and value.__name__ in ("date", "datetime")
 
 
 _BY_NAME = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST")

@@ -17,9 +17,9 @@ from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
 from customop.arrays.stand_ins import entered
+from customop.arrays.watched_code import WriteWatch, may_ask
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
-from customop.core.plain_writes import WriteWatch
 from customop.core.reach import is_opaque
 from customop.core.tracer import Pinned, empty_views, frozen, pin
 from customop.errors import (
@@ -536,9 +536,10 @@ class _Capture:
         subject = subject_with(draw_subject(self.fn, "graph"), self.fn, "graph", leaves)
         watch = None if subject.is_known else DrawWatch(self.fn, leaves)
         functions: Sequence[FunctionType] = ()
-        if watch is not None and watch.arrays:
-            functions = watch.functions
+        if watch is not None:
             self.trace.note_arrays(watch.arrays)
+            functions = watch.functions
+            functions = functions if watch.arrays else [*filter(may_ask, functions)]
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)

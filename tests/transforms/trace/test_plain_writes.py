@@ -403,7 +403,7 @@ def after_a_return_in_a_loop(x: Any) -> Any:
 
 
 def by_a_short_cut(x: Any) -> Any:
-    _ = len(x) > 5 and clear()
+    _ = len(x) > 5 and table.__setitem__(0, 0.0)
     return x + table
 
 
