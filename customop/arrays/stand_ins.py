@@ -24,7 +24,8 @@ from customop.arrays.math_functions import math_functions
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.refusals import is_installed_at
 from customop.arrays.scipy_functions import is_of_scipy, new_stand_ins
-from customop.arrays.trampolines import Hook, hooked, is_hooked
+from customop.arrays.trampolines import Hook, hooked, is_hooked, without_notes
+from customop.arrays.watched_code import askers, asking
 from customop.config import config
 from customop.errors import GENERATED
 
@@ -35,10 +36,15 @@ making_like: ContextVar[Any] = ContextVar("making_like", default=None)
 def entered(fn: Any) -> Any:
     """Return what a transform runs in the place of a function: an adapted copy.
 
-    The function itself, if `config.adapt` is off or it is not plain code.
+    If `config.adapt` is off or it is not plain code, the function itself, or a copy that
+    warns where it takes traced arrays for other objects.
     """
     if not _is_on:
-        return fn
+        if type(fn) is FunctionType:
+            known = askers.get(id(fn.__code__))
+            if known is not None and known[0] is fn.__code__ and not known[1]:
+                return fn  # the usual case
+        return asking(fn)
     kind = type(fn)
     if kind is FunctionType:
         return _function(fn, is_kept=True)
@@ -67,7 +73,8 @@ def adapted(fn: FunctionType, *, is_kept: bool = False) -> FunctionType:
     known = _functions.get(id(fn))
     if known is not None and known.is_of(fn):
         return known.made
-    code, defaults, named = fn.__code__, fn.__defaults__, fn.__kwdefaults__
+    code, defaults = without_notes(fn.__code__), fn.__defaults__
+    named = fn.__kwdefaults__
     new = _adapted_code(code, fn.__globals__)
     if new is code:
         return fn
@@ -89,7 +96,7 @@ class _Copied:
         key = id(fn)
         # The copy goes with the function, so that its id means no other one.
         self._kept = weakref.ref(fn, lambda _: _functions.pop(key, None))
-        self._code = fn.__code__
+        self._code = without_notes(fn.__code__)
         self._defaults, self._named = fn.__defaults__, fn.__kwdefaults__
         self.made: FunctionType = made
         self.is_user: bool = _owner_of(fn) == "user"
@@ -98,7 +105,7 @@ class _Copied:
         """Return whether the copy is that of a function as it is now."""
         # By identity: defaults may be arrays.
         return (
-            self._code is fn.__code__
+            self._code is without_notes(fn.__code__)
             and self._defaults is fn.__defaults__
             and self._named is fn.__kwdefaults__
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dis
 import opcode
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -141,7 +142,7 @@ class _Copy:
 
     def made(self) -> CodeType:
         steps = [*dis.get_instructions(self.code)]
-        callees = _callees(steps)
+        callees = self._hooked_callees(steps)
         quiet = self._quiet_calls(steps)
         prefix = 0
         seen: list[dis.Instruction] = []
@@ -149,15 +150,15 @@ class _Copy:
             if step.opname == "EXTENDED_ARG":
                 prefix += 2
                 continue
-            start, size = step.offset - prefix, prefix + 2 + 2 * _cache_of(step.opname)
+            start, size = step.offset - prefix, prefix + self._size_of(step)
             is_callee = step.offset in callees
             body = None
             if step.offset not in quiet:
                 body = self._body(step, seen, is_callee=is_callee)
             if not prefix and (load := _local_callee(step, seen, callees)):
                 start, size, body = seen[-1].offset, 4, self._called(load)
-            elif step.opname == "STORE_SLICE" and not step.is_jump_target:
-                start, body = self._stored_slice(start, seen)
+            elif step.opname in _SHORT and not step.is_jump_target:
+                start, body = self._with_last(step, start, seen)
                 size += step.offset - prefix - start
             seen.append(step)
             prefix = 0
@@ -171,6 +172,14 @@ class _Copy:
             co_linetable=self.code.co_linetable + self.lines,
             co_exceptiontable=self.code.co_exceptiontable + self.handlers,
         )
+
+    def _hooked_callees(self, steps: Sequence[dis.Instruction]) -> set[int]:
+        """Return the offsets of the instructions that complete what is then called."""
+        return _callees(steps)
+
+    def _size_of(self, step: dis.Instruction) -> int:
+        """Return the length of what a stub does in place of an instruction."""
+        return 2 + 2 * _cache_of(step.opname)
 
     def _body(
         self,
@@ -210,27 +219,34 @@ class _Copy:
                 found.add(load.offset)
         return found
 
-    def _stored_slice(
-        self, start: int, seen: Sequence[dis.Instruction]
+    def _with_last(
+        self, step: dis.Instruction, start: int, seen: Sequence[dis.Instruction]
     ) -> tuple[int, bytes | None]:
-        """Return start and stub of ``c[a:b] = value``, with the instruction before it.
+        """Return start and stub of an instruction, with the one before it.
 
         By itself it is too short for a jump.
         """
         last = seen[-1]
         at = last.offset
         is_plain = last.opcode not in dis.hasjrel and not last.is_jump_target
-        store = self._store_of_local(seen, 2)
+        body = self._short_body(step, seen)
         if (
-            store is None
+            body is None
             or not is_plain
             or at < self.redirected
             or (last.arg or 0) > 255
         ):
             return start, None
-        before = bytes(self.raw[at:start])
-        slice_ = _unit("BUILD_SLICE", 2)
-        return at, before + slice_ + self._hook(3, _PUT) + store
+        return at, bytes(self.raw[at:start]) + body
+
+    def _short_body(
+        self, step: dis.Instruction, seen: Sequence[dis.Instruction]
+    ) -> bytes | None:
+        """Return the stub of such an instruction, without the one before it."""
+        store = self._store_of_local(seen, 2) if step.opname == "STORE_SLICE" else None
+        if store is None:
+            return None
+        return _unit("BUILD_SLICE", 2) + self._hook(3, _PUT) + store
 
     def _grown(
         self, step: dis.Instruction, seen: Sequence[dis.Instruction]
@@ -358,6 +374,191 @@ class _Copy:
             self.lines += _number(column + 1) + _number(end + 1)
             self.line = line
 
+
+# ---- copies that tell what they store into ----
+
+
+class Noted:
+    """The last constant of a copy that tells what it stores into: the code itself."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: CodeType) -> None:
+        self.code: CodeType = code
+
+
+def without_notes(code: CodeType) -> CodeType:
+    """Return the code that such a copy is made of; other code as it is."""
+    last = code.co_consts[-1] if code.co_consts else None
+    return last.code if type(last) is Noted else code
+
+
+def noting(code: CodeType, note: Hook, ask: Hook) -> CodeType:
+    """Make a copy of code, and of functions inside of it, that tells what it stores into.
+
+    Parameters
+    ----------
+    code : code
+    note : Hook
+        ``note((c, key))`` comes before ``c[key] = value`` and before methods of arrays that
+        write them, and ``note((c, key, *values))`` before ``c += value`` and calls with
+        ``out=c``, with all that goes into it. The key is None if that is not known.
+    ask : Hook
+        ``ask((value, classes))`` comes before ``isinstance(value, classes)`` in code that
+        names `ndarray`.
+
+    Returns
+    -------
+    code
+        `code` itself if it does neither, or for versions of Python that are not known.
+    """
+    if not IS_KNOWN or without_notes(code) is not code or is_hooked(code):
+        return code
+    consts = [
+        noting(c, note, ask) if isinstance(c, CodeType) else c for c in code.co_consts
+    ]
+    is_same = all(map(operator.is_, consts, code.co_consts))
+    if is_same and not (_may_store(code) or asks_class(code)):
+        return code
+    return _NotingCopy(code, [*consts, note, ask, ..., None]).made()
+
+
+def asks_class(code: CodeType) -> bool:
+    """Return whether code itself may ask whether a value is an array."""
+    return "isinstance" in code.co_names and "ndarray" in code.co_names
+
+
+def _may_store(code: CodeType) -> bool:
+    """Return whether code itself has instructions that may write an array."""
+    steps = zip(code.co_code[::2], code.co_code[1::2], strict=True)
+    return (
+        any(
+            op in _STORING or (op == _OPERATOR and arg in _IN_PLACE)
+            for op, arg in steps
+        )
+        or not _NAMED_WRITERS.isdisjoint(code.co_names)
+        or any(isinstance(c, tuple) and "out" in c for c in code.co_consts)
+    )
+
+
+# The places of the hooks among the constants, from the end.
+_NOTED: Final = -4
+_ASKED: Final = -3
+
+
+class _NotingCopy(_Copy):
+    """The parts of a copy that tells what it stores into, while it is made."""
+
+    def __init__(self, code: CodeType, consts: list[Any]) -> None:
+        super().__init__(code, consts, lambda name, attribute: "", frozenset())
+        self._most = 3
+        self._asks: bool = asks_class(code)
+
+    def made(self) -> CodeType:
+        copy = super().made()
+        return copy.replace(
+            co_consts=(*copy.co_consts, Noted(self.code)),
+            co_stacksize=self.code.co_stacksize + self._most,
+        )
+
+    def _hooked_callees(self, steps: Sequence[dis.Instruction]) -> set[int]:
+        return set()
+
+    def _size_of(self, step: dis.Instruction) -> int:
+        size = super()._size_of(step)
+        # In 3.11 one that is specialized goes on behind the call.
+        is_first = step.opname == "PRECALL"
+        return size + 2 + 2 * _cache_of("CALL") if is_first else size
+
+    def _body(
+        self,
+        step: dis.Instruction,
+        seen: Sequence[dis.Instruction],
+        *,
+        is_callee: bool,
+    ) -> bytes | None:
+        name, arg = step.opname, step.arg or 0
+        if name == "STORE_SUBSCR":
+            return _unit("COPY", 2) * 2 + self._note(2) + _unit(name)
+        if name == "BINARY_OP" and step.argrepr.endswith("="):
+            return self._noted(2, 2) + _unit(name, arg)
+        if name in _METHOD_LOADS and step.argval in _METHODS:
+            is_whole = step.argval == "fill"
+            return self._noted(1, 0, is_whole=is_whole) + _unit(name, arg)
+        if name in ("PRECALL", "CALL") and (name == "PRECALL") is not _HAS_METHOD_BIT:
+            call = _unit("CALL", arg) if name == "PRECALL" else b""
+            noted = self._noted_argument(arg, seen, ()) if arg < 256 else None
+            return noted and noted + _unit(name, arg) + call
+        return None
+
+    def _short_body(
+        self, step: dis.Instruction, seen: Sequence[dis.Instruction]
+    ) -> bytes | None:
+        if step.opname == "STORE_SLICE":
+            copies = _unit("COPY", 3) * 3 + _unit("BUILD_SLICE", 2)
+            return copies + self._note(2) + _unit("STORE_SLICE")
+        names = seen[-1].argval if seen[-1].opname == "LOAD_CONST" else None
+        if not isinstance(names, tuple):
+            return None
+        count = step.arg or 0
+        noted = self._noted_argument(count, seen[:-1], names, above=1)
+        return noted and noted + _unit("CALL_KW", count)
+
+    def _noted_argument(
+        self,
+        count: int,
+        seen: Sequence[dis.Instruction],
+        names: tuple[str, ...],
+        above: int = 0,
+    ) -> bytes | None:
+        """Return the steps that tell of the argument that a call writes, or None."""
+        if seen and seen[-1].opname == "KW_NAMES":
+            names, seen = self.code.co_consts[seen[-1].arg or 0], seen[:-1]
+        is_whole = "where" not in names
+        if "out" in names:
+            place = len(names) - names.index("out")
+            return self._noted(place, count, above, is_whole=is_whole)
+        found = place_under(seen, count + above) if count > len(names) else None
+        at = 0 if found is None else found[0] - (seen[found[0]].opname == "PUSH_NULL")
+        name = seen[at].argval
+        if name == "isinstance" and self._asks and count == 2:
+            return _unit("COPY", 2) * 2 + self._note(2, _ASKED)
+        if name not in _FUNCTIONS:
+            return None
+        is_whole = is_whole and name == "copyto" and count < 4
+        return self._noted(count, count, above, is_whole=is_whole)
+
+    def _noted(
+        self, place: int, count: int, above: int = 0, *, is_whole: bool = False
+    ) -> bytes:
+        """Return the steps that tell of the value that lies so deep, and of `count` values.
+
+        Both are counted below `above` others.
+        """
+        self._most = max(self._most, count + 2)
+        key = _unit("LOAD_CONST", len(self.consts) - (2 if is_whole else 1))
+        values = _unit("COPY", count + 2 + above) * count
+        return _unit("COPY", place + above) + key + values + self._note(count + 2)
+
+    def _note(self, count: int, which: int = _NOTED) -> bytes:
+        hook = _unit("LOAD_CONST", len(self.consts) + which) + _unit("SWAP", 2)
+        tuple_ = _unit("BUILD_TUPLE", count)
+        return tuple_ + hook + _unit("BINARY_OP", _MATMUL) + _unit("POP_TOP")
+
+
+# Instructions too short for a jump.
+_SHORT: Final = ("STORE_SLICE", "CALL_KW")
+_STORING: Final = {
+    _OPS[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in _OPS
+}
+_OPERATOR: Final = _OPS["BINARY_OP"]
+_IN_PLACE: Final = range(13, 26)  # its arguments for ``c += value`` and the like
+# Methods that write their array, and functions that write their first argument.
+_METHODS: Final = ("fill", "sort", "partition", "put", "__setitem__")
+_FUNCTIONS: Final = ("copyto", "putmask", "put_along_axis", "fill_diagonal")
+_NAMED_WRITERS: Final = frozenset((*_METHODS, *_FUNCTIONS))
+
+# ---- the places of constants, and kinds of instructions ----
 
 # The places of the hooks among the constants, from the end.
 _CALLED: Final = -4

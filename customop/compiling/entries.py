@@ -12,6 +12,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flatten
+from customop.arrays.watched_code import WriteWatch
 from customop.compiling.call_code import (
     Call,
     CallArguments,
@@ -22,14 +23,15 @@ from customop.compiling.call_code import (
 )
 from customop.compiling.capture import Axes, CapturedCall, Finish, captured, cleaned
 from customop.compiling.level_graphs import LevelGraph
-from customop.compiling.outside_reads import EnvironmentReads, FileReads
-from customop.compiling.surroundings import (
-    Surroundings,
-    WatchedName,
+from customop.compiling.outside_reads import (
+    EnvironmentReads,
+    FileReads,
+    StatReads,
+    lines_of_clocks,
     refuse_hidden,
 )
-from customop.core.certain_writes import certainly_written
-from customop.errors import GraphError, GuessError, counted, place
+from customop.compiling.surroundings import Surroundings, WatchedName
+from customop.errors import GraphError, GuessError, counted, place, warn_caller
 from customop.forks import free_after_fork
 from customop.graph.code_parts import packer
 from customop.graph.module import GraphModule
@@ -432,12 +434,21 @@ def captured_alone(
     sizes, free, numbers, finish, is_unusual
         As for `captured`.
     """
-    refuse_hidden(title, place(fn), surroundings)
+    refuse_hidden(title, place(fn), surroundings.hidden, surroundings.line_of)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
-    written = {*map(id, certainly_written(fn, given.args))} - {*map(id, leaves)}
-    is_on = surroundings.may_open_files
-    with EnvironmentReads() as reads, FileReads(is_on=is_on) as files:
+    written: list[str] = []
+
+    def note(array: np.ndarray, _: Any) -> None:
+        label = surroundings.label_of(array)
+        if label is not None:
+            written.append(label)
+
+    functions = surroundings.functions if surroundings.has_arrays else ()
+    watch = WriteWatch(functions, note)
+    files = FileReads(is_on=surroundings.may_open_files)
+    stats = StatReads(is_on=surroundings.may_ask_files)
+    with watch, EnvironmentReads() as reads, files, stats:
         found = captured(
             fn,
             given.args,
@@ -449,10 +460,29 @@ def captured_alone(
             finish,
             is_unusual,
         )
-    surroundings.add_names([*reads.names, *files.names])
+    surroundings.add_names([*reads.names, *files.names, *stats.names])
     _check_unchanged(fn, title, surroundings)
     _check_unwritten(fn, title, arrays, written)
+    _warn_of_clocks(title, surroundings)
     return found
+
+
+def _warn_of_clocks(title: str, surroundings: Surroundings) -> None:
+    """Warn of each line that asks for the time, which a graph does not do again."""
+    found = [pair for fn in surroundings.functions for pair in lines_of_clocks(fn)]
+    for name, line in found:
+        if line in _told:
+            continue
+        _told.add(line)
+        warn_caller(
+            f"compile: '{title}' asks {name} for the time at {line}\n"
+            "it does so once, when it is compiled: its graph keeps the answer\n"
+            "do: ask around the call, or pass the time as an argument"
+        )
+
+
+# Lines that were told of, so that each is once.
+_told: set[str] = set()
 
 
 def _check_unchanged(
@@ -489,17 +519,19 @@ def _check_unwritten(
     fn: Callable[..., Any],
     title: str,
     arrays: Sequence[tuple[str, Any, Any]],
-    written: Collection[int],
+    written: Sequence[str],
 ) -> None:
     """Raise if the function has written to an array from outside of it.
 
-    `written` are the identities of arrays that its code writes in any case, perhaps with
-    the bytes that they hold.
+    `written` are labels of arrays that were written, perhaps with the bytes that they held.
     """
+    found = [*written]
     for label, array, before in arrays:
-        if id(array) in written or array.tobytes() != before.tobytes():
+        if array.tobytes() != before.tobytes():
             array[...] = before
-            _refuse_write(fn, title, label)
+            found.append(label)
+    if found:
+        _refuse_write(fn, title, found[0])
 
 
 def _refuse_write(fn: Callable[..., Any], title: str, label: str) -> NoReturn:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dis
+import io
 import os
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType, FunctionType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Self
 
-from customop.core.reach import GONE, HeldName, is_installed, module_of
+import numpy as np
+
+from customop.core.code_names import all_names_in, codes_in
+from customop.core.reach import GONE, HeldName, content, is_installed, module_of
 from customop.errors import GraphError
 
 # ---- answers ----
@@ -80,9 +85,86 @@ _SETTINGS = {
     ),
     **dict.fromkeys(("getcwd", "getcwdb"), os.name if os.name == "nt" else "posix"),
     **dict.fromkeys(("get_printoptions", "getbufsize"), "numpy"),
+    **dict.fromkeys(("getlocale", "localeconv"), "locale"),
     "isenabled": "gc",
+    "active_count": "threading",
     "getdefaulttimeout": "_socket",
 }
+
+
+# Methods of locks and events that say how they are -> modules of their classes.
+OF_LOCKS = {
+    "is_set": ("threading", "asyncio.locks"),
+    "locked": ("_thread", "threading", "asyncio.locks"),
+}
+
+
+def draws_from_system(value: Any) -> bool:
+    """Return whether a value is a function that gives random bytes of the system."""
+    is_function = isinstance(value, BuiltinFunctionType | FunctionType)
+    return is_function and _SYSTEM.get(value.__name__, "") == value.__module__
+
+
+def _tells_time(value: Any) -> bool:
+    """Return whether a value is a function that gives the time."""
+    is_builtin = isinstance(value, BuiltinFunctionType)
+    return is_builtin and value.__module__ == "time" and value.__name__ in _CLOCKS
+
+
+def lines_of_clocks(fn: FunctionType) -> Iterator[tuple[str, str]]:
+    """Yield the functions by which code of a function asks for the time, and the places."""
+    known = {**fn.__globals__}
+    known.update(
+        zip(fn.__code__.co_freevars, map(content, fn.__closure__ or ()), strict=True)
+    )
+    names = all_names_in(fn.__code__)[1]
+    if _ASKED.isdisjoint(names) and not any(_tells_time(known.get(n)) for n in names):
+        return
+    for code in codes_in(fn.__code__):
+        owner: Any = None
+        line = code.co_firstlineno
+        for step in dis.get_instructions(code):
+            name = step.argval
+            line = (step.positions and step.positions.lineno) or line
+            if step.opname == "IMPORT_NAME":
+                owner = sys.modules.get(name)
+                continue
+            if step.opname == "STORE_FAST" and owner is not None:
+                known[name] = owner
+            is_of_date = _is_date(owner) and name in _OF_DATES
+            if step.opname in _BY_NAME:
+                owner = known.get(name)
+            elif step.opname in _BY_ATTRIBUTE and isinstance(owner, ModuleType):
+                owner = vars(owner).get(name)
+            else:
+                owner = None
+            if is_of_date or (_tells_time(owner) and step.opname != "IMPORT_FROM"):
+                yield (
+                    name if is_of_date else owner.__name__,
+                    f"{code.co_filename}:{line}",
+                )
+
+
+def _is_date(value: Any) -> bool:
+    """Return whether a value is a class of dates."""
+    is_class = isinstance(value, type) and value.__module__ == "datetime"
+    return is_class and value.__name__ in ("date", "datetime")
+
+
+_BY_NAME = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST")
+_BY_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+_SYSTEM = {
+    **dict.fromkeys(("urandom", "getrandom"), os.name if os.name == "nt" else "posix"),
+    **dict.fromkeys(("uuid1", "uuid4"), "uuid"),
+}
+_CLOCKS = frozenset(
+    name + ending
+    for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+    for ending in ("", "_ns")
+) | {"localtime", "gmtime", "ctime", "strftime", "asctime"}
+# Methods of dates that ask for the time.
+_OF_DATES = frozenset(("now", "utcnow", "today"))
+_ASKED = _CLOCKS | _OF_DATES
 
 
 # ---- what is read while a function is captured ----
@@ -186,6 +268,96 @@ class FileReads:
             self.names.append(name)
 
 
+class StatReads:
+    """Notes which files code of the user asks about while it is open.
+
+    `os.path.exists`, the methods of `Path` and others ask by `os.stat` and `os.lstat`, which
+    are other functions meanwhile.
+
+    Parameters
+    ----------
+    is_on : bool
+        Whether to note anything.
+
+    Attributes
+    ----------
+    names : list of HeldName
+        What the answers were, in order.
+    """
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.names: list[HeldName] = []
+        self._is_on = is_on
+        self._thread = threading.get_ident()
+        self._before: Any = (os.stat, os.lstat)
+
+    def __enter__(self) -> Self:
+        if self._is_on:
+            os.stat, os.lstat = map(self._noting, self._before)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._is_on:
+            os.stat, os.lstat = self._before
+
+    def _noting(self, stat: Callable[..., Any]) -> Any:
+        @wraps(stat)
+        def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            if threading.get_ident() == self._thread and not isinstance(path, int):
+                ask = partial(stat, os.fsdecode(path), *args, **kwargs)
+                if _is_of_user(frame, _passes_files):
+                    self._note(ask, os.fsdecode(path), frame)
+            return stat(path, *args, **kwargs)
+
+        return noting
+
+    def _note(self, ask: Callable[[], Any], path: str, frame: FrameType | None) -> None:
+        """Note the kind of a file if code asks for no more, else all that differs."""
+        callers = set()
+        while frame is not None and _passes_files(
+            frame.f_globals.get("__name__") or ""
+        ):
+            callers.add(frame.f_code.co_name)
+            frame = frame.f_back
+        is_kind = not callers.isdisjoint(_KINDS)
+        what = "the kind" if is_kind else "the state"
+        name = name_of_answer(partial(_stat_of, ask, is_kind), f"{what} of '{path}'")
+        if all(name.key != other.key for other in self.names):
+            self.names.append(name)
+
+
+def _stat_of(ask: Callable[[], Any], is_kind: bool) -> Any:  # by partial
+    """Return what a file is, and when it was written, or None for no file."""
+    try:
+        found = ask()
+    except (OSError, ValueError):
+        return None
+    kind = stat.S_IFMT(found.st_mode)
+    if is_kind:
+        return kind
+    return found.st_mode, found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+# Functions that ask what a file is, and no more.
+_KINDS = frozenset(
+    (
+        *("exists", "lexists", "isfile", "isdir", "islink", "ismount"),
+        *("is_file", "is_dir", "is_symlink", "is_mount"),
+    )
+)
+# Names in code that asks about files.
+ASKING = _KINDS | {
+    "stat",
+    "lstat",
+    "getmtime",
+    "getsize",
+    "getctime",
+    "getatime",
+    "owner",
+}
+
+
 def _hear(event: str, args: tuple[Any, ...]) -> None:
     if _open and event in _EVENTS:
         for reads in [*_open]:
@@ -271,3 +443,82 @@ _OF_READERS = frozenset(
     )
 )
 _OF_WRITERS = frozenset(("write", "writelines", "print", "dump", "savetxt", "save"))
+
+
+# ---- what cannot be watched ----
+
+# Marks what may read any name, among values that cannot be watched.
+ANYTHING: object = object()
+# Modules of the iterators that a function can only use up.
+ITERATORS = (
+    "builtins",
+    "itertools",
+    "_collections",
+    "_csv",
+    "queue",
+    "_queue",
+    "numpy",
+)
+
+
+def refuse_hidden(
+    title: str,
+    around: str,
+    hidden: Iterable[tuple[Any, str]],
+    line_of: Callable[[Any], str],
+) -> None:
+    """Raise for values that cannot be watched, which a graph would keep as they are.
+
+    Parameters
+    ----------
+    title, around : str
+        The name of the function that uses them, and its place.
+    hidden : iterable of pairs
+        Values, with labels.
+    line_of : callable
+        Returns the place where a value is used, or "".
+    """
+    for value, label in hidden:
+        if value is ANYTHING:
+            is_attribute = label.endswith("__") or label.startswith("f_")
+            what = f"{label if is_attribute else label + '()'}, which may read any name"
+            do = "call it outside, and pass what it returns as an argument"
+        elif value is np.geterr or value is np.geterrcall:
+            what = f"{label}, and a function that is captured has other settings"
+            do = "call it outside, and pass what it returns as an argument"
+        elif draws_from_system(value):
+            what = f"{label or value.__name__}: its graph would use the same bytes again and"
+            what += " again"
+            do = "call it outside, and pass what it returns as an argument"
+        elif isinstance(value, io.IOBase):
+            what = f"{label or 'an open file'}, a {type(value).__name__}, whose bytes would"
+            what += " be constants of its graph"
+            do = "read it outside, and pass what it holds as an argument"
+        elif isinstance(value, Iterator) or module_of(type(value)) in ITERATORS:
+            what = f"{label}, a {type(value).__name__}: its graph"
+            what += " would use the same items again and again"
+            do = "call next() outside, and pass what it returns as an argument; or pass a"
+            do += " list"
+        else:
+            what = (
+                f"{label}, a {type(value).__name__}, whose numbers would be constants"
+            )
+            what += " of its graph"
+            do = "pass its numbers as plain arrays, such as np.asarray(x)"
+        raise GraphError(
+            f"compile: '{title}' uses {what}",
+            f"it is used at {line_of(value) or around}",
+            do=do,
+        )
+
+
+def lines_of_names(code: CodeType, names: Container[str]) -> Iterator[str]:
+    """Yield files and lines where a code object, or one inside it, loads one of these names."""
+    for step in dis.get_instructions(code):
+        is_name = step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST"
+        if is_name and step.argval in names:
+            line = step.positions.lineno if step.positions else None
+            yield f"{code.co_filename}:{line or code.co_firstlineno}"
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from lines_of_names(value, names)

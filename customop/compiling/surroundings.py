@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import io
 import math
 import os
@@ -12,7 +11,6 @@ from collections import deque
 from collections.abc import (
     Callable,
     Collection,
-    Container,
     Iterable,
     Iterator,
     Mapping,
@@ -28,7 +26,6 @@ from operator import attrgetter, is_
 from types import (
     BuiltinFunctionType,
     CellType,
-    CodeType,
     FunctionType,
     MappingProxyType,
     ModuleType,
@@ -40,15 +37,21 @@ import numpy as np
 from customop.arrays.array import dtype_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.compiling.outside_reads import (
+    ANYTHING,
+    ASKING,
+    ITERATORS,
+    OF_LOCKS,
     READING,
+    draws_from_system,
+    lines_of_names,
     may_read,
     name_of_answer,
     setting_asked_by,
 )
 from customop.core.code_names import BY_TEXT, names_in
+from customop.core.contract import owner
 from customop.core.reach import GONE, HeldName, Members, Walk, is_opaque, module_of
 from customop.core.table import RuleTable
-from customop.errors import GraphError
 from customop.graph.passes import frozen_key
 from customop.transforms.generators import is_generator
 
@@ -492,9 +495,6 @@ def codes_tests(functions: Iterable[FunctionType], bind: Bind) -> Iterator[str]:
             yield f"{name}.__kwdefaults__ is {bind('defaults', fn.__kwdefaults__)}"
 
 
-# Marks what may read any name, among values that cannot be watched.
-ANYTHING: object = object()
-
 # ---- surroundings ----
 # Values that a function uses and does not take as arguments, and whether they changed.
 #
@@ -530,8 +530,8 @@ class Surroundings(Walk):
         there: names that are added may be found first, or run without being named.
     spaces : list of WatchedNames
         Namespaces of which all names are read.
-    may_open_files : bool
-        Whether code names what opens files.
+    may_open_files, may_ask_files : bool
+        Whether code names what opens files, or asks whether they exist.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
@@ -549,11 +549,14 @@ class Surroundings(Walk):
         self.spaces: dict[int, WatchedNames] = {}
         self.asks_classes: bool = False
         self.may_open_files: bool = False
+        self.may_ask_files: bool = False
         self._libraries: dict[int, ModuleType] = {}
         self._files: list[tuple[Any, str]] = []
         self.is_plain: bool = True
         # Arrays as they were before the function ran.
         self._copies: list[WatchedArray] = []
+        # Identity of the array that owns the memory of an array -> a label.
+        self._owners: dict[int, str] = {}
         # The function itself comes first.
         self._items: list[tuple[Any, str]] = [*items]
         self.walk(self._items)
@@ -566,10 +569,7 @@ class Surroundings(Walk):
         if is_array(value) or is_generator(value):
             is_running = is_traced(value) and value.interpreter.alive
             self.is_plain = self.is_plain and not is_running and not is_fake(value)
-            if isinstance(value, _IN_MEMORY) and value.nbytes <= _MOST_BYTES:
-                self._copies.append(WatchedArray(value, value.copy(), label))
-            if isinstance(value, np.ndarray) and value.dtype.hasobject:
-                self.go_on(value.ravel().tolist(), label)
+            self._watch_array(value, label)
             if getattr(value, "__dict__", None):  # of a subclass
                 super().look_at_object(value, label)
             return False
@@ -588,6 +588,15 @@ class Surroundings(Walk):
         if isinstance(value, type):
             return not self.is_foreign_class(value)
         return not isinstance(value, RuleTable)
+
+    def _watch_array(self, value: Any, label: str) -> None:
+        """Keep what an array holds, and whose memory it has."""
+        if isinstance(value, _IN_MEMORY) and value.nbytes <= _MOST_BYTES:
+            self._copies.append(WatchedArray(value, value.copy(), label))
+        if isinstance(value, np.ndarray):
+            self._owners[id(owner(value))] = label
+            if value.dtype.hasobject:
+                self.go_on(value.ravel().tolist(), label)
 
     def _watch_layouts(self, key: str) -> None:
         """Watch how arrays lie in memory, or their flags."""
@@ -610,6 +619,11 @@ class Surroundings(Walk):
         used = self.names.union(*(code.globals for code in codes))
         called = {v.__name__ for v in self.seen.values() if isinstance(v, _FUNCTIONS)}
         self.may_open_files = not READING.isdisjoint(used | called)
+        self.may_ask_files = not ASKING.isdisjoint(used | called)
+        for value in [*self.seen.values()] if used & OF_LOCKS.keys() else ():
+            for key in used & OF_LOCKS.keys():
+                if module_of(type(value)) in OF_LOCKS[key] and hasattr(value, key):
+                    self.add_names([name_of_answer(getattr(value, key), f"{key}()")])
         for file, label in self._files:
             if not may_read(file, used):
                 continue
@@ -621,7 +635,7 @@ class Surroundings(Walk):
 
     def _watch_setting(self, value: Any, label: str) -> None:
         """Watch a setting of Python or NumPy that a function asks for."""
-        if value is np.geterr or value is np.geterrcall:
+        if value is np.geterr or value is np.geterrcall or draws_from_system(value):
             self.hidden.append((value, label))
         elif (ask := setting_asked_by(value)) is not None:
             self.add_names([name_of_answer(ask, label or "a setting")])
@@ -630,7 +644,7 @@ class Surroundings(Walk):
         """Watch bytes, or the attributes of an object."""
         size = _size_of_buffer(value)
         is_iterator = isinstance(value, Iterator) or hasattr(type(value), "get_nowait")
-        is_used_up = is_iterator and module_of(type(value)) in _ITERATORS
+        is_used_up = is_iterator and module_of(type(value)) in ITERATORS
         if is_used_up:
             self.hidden.append((value, label))
         elif size is None:
@@ -709,6 +723,15 @@ class Surroundings(Walk):
         """Labels of arrays and bytes that hold something else than they did."""
         kept: list[WatchedArray | WatchedBuffer] = [*self.arrays, *self.buffers]
         return [item.label for item in kept if not item.is_same]
+
+    @property
+    def has_arrays(self) -> bool:
+        """Return whether there are arrays that plain NumPy code could write."""
+        return bool(self._owners)
+
+    def label_of(self, array: np.ndarray) -> str | None:
+        """Return the label of an array from outside that has memory of an array, or None."""
+        return self._owners.get(id(owner(array)))
 
     def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
         """List label, array and copy, for arrays that plain NumPy code could write."""
@@ -816,16 +839,6 @@ _MOST_BYTES = 1 << 24
 _MOST_OBJECTS = 5000
 # Those whose bytes each call compares: 16 kB take 0.5 us.
 _MOST_COMPARED = 1 << 14
-# Modules of the iterators that a function can only use up.
-_ITERATORS = (
-    "builtins",
-    "itertools",
-    "_collections",
-    "_csv",
-    "queue",
-    "_queue",
-    "numpy",
-)
 
 
 def _size_of_buffer(value: Any) -> int | None:
@@ -840,47 +853,3 @@ def _size_of_buffer(value: Any) -> int | None:
 def _is_called(value: Any) -> bool:
     """Return whether an attribute of a class is a method or another descriptor."""
     return isinstance(value, FunctionType) or hasattr(type(value), "__get__")
-
-
-def refuse_hidden(title: str, around: str, surroundings: Surroundings) -> None:
-    """Raise for values that cannot be watched, which a graph would keep as they are."""
-    for value, label in surroundings.hidden:
-        if value is ANYTHING:
-            is_attribute = label.endswith("__") or label.startswith("f_")
-            what = f"{label if is_attribute else label + '()'}, which may read any name"
-            do = "call it outside, and pass what it returns as an argument"
-        elif value is np.geterr or value is np.geterrcall:
-            what = f"{label}, and a function that is captured has other settings"
-            do = "call it outside, and pass what it returns as an argument"
-        elif isinstance(value, io.IOBase):
-            what = f"{label or 'an open file'}, a {type(value).__name__}, whose bytes would"
-            what += " be constants of its graph"
-            do = "read it outside, and pass what it holds as an argument"
-        elif isinstance(value, Iterator) or module_of(type(value)) in _ITERATORS:
-            what = f"{label}, a {type(value).__name__}: its graph"
-            what += " would use the same items again and again"
-            do = "call next() outside, and pass what it returns as an argument; or pass a"
-            do += " list"
-        else:
-            what = (
-                f"{label}, a {type(value).__name__}, whose numbers would be constants"
-            )
-            what += " of its graph"
-            do = "pass its numbers as plain arrays, such as np.asarray(x)"
-        raise GraphError(
-            f"compile: '{title}' uses {what}",
-            f"it is used at {surroundings.line_of(value) or around}",
-            do=do,
-        )
-
-
-def lines_of_names(code: CodeType, names: Container[str]) -> Iterator[str]:
-    """Yield files and lines where a code object, or one inside it, loads one of these names."""
-    for step in dis.get_instructions(code):
-        is_name = step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST"
-        if is_name and step.argval in names:
-            line = step.positions.lineno if step.positions else None
-            yield f"{code.co_filename}:{line or code.co_firstlineno}"
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from lines_of_names(value, names)

@@ -50,6 +50,8 @@ class DrawWatch:
         Whether the function can reach a generator.
     arrays : list of np.ndarray
         Arrays that the function can reach, and that are not arguments.
+    functions : list of FunctionType
+        Functions of the user that it can reach.
     """
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any] = ()) -> None:
@@ -57,6 +59,7 @@ class DrawWatch:
         search = ValueSearch(_is_source, [fn, *args])
         self._sources = _distinct(search)
         self.reaches: bool = bool(self._sources)
+        self.functions: list[FunctionType] = search.functions
         given = [*map(id, args)]
         self.arrays: list[np.ndarray] = [
             value

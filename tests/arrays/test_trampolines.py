@@ -9,9 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from customop.arrays.trampolines import IS_KNOWN, Hook, hooked, is_hooked
+from customop.arrays.trampolines import (
+    IS_KNOWN,
+    Hook,
+    hooked,
+    is_hooked,
+    noting,
+    without_notes,
+)
 
 pytestmark = pytest.mark.skipif(not IS_KNOWN, reason="this Python's code is not known")
 
@@ -148,6 +156,42 @@ def test_a_module_of_the_standard_library(name: str) -> None:
         assert is_hooked(fn.__code__)
     assert repr(USES[name](module)) == repr(expected)
     assert counts.seen or name in ("bisect", "heapq")
+
+
+# Parts of NumPy that are Python, as modules that write arrays.
+NUMPYS: dict[str, Callable[[Any], Any]] = {
+    "numpy.lib._function_base_impl": lambda m: (
+        m.trim_zeros(np.array([0.0, 1.0, 0.0])),
+        m.gradient(np.arange(5.0) ** 2, 2.0),
+        m.median(np.arange(6.0).reshape(2, 3), axis=1),
+        m.percentile(np.arange(6.0), [10, 90], out=np.zeros(2)),
+        m.insert(np.arange(4), [1, 2], 9),
+        m.unwrap(np.arange(4.0) * 3),
+    ),
+    "numpy.lib._arraypad_impl": lambda m: m.pad(np.arange(4.0), 2, "linear_ramp"),
+    "numpy.lib._nanfunctions_impl": lambda m: (
+        m.nanmedian(np.array([[1.0, np.nan], [2.0, 3.0]]), axis=0),
+        m.nanvar(np.array([1.0, np.nan, 3.0]), out=np.zeros(())),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*USES, *NUMPYS])
+def test_a_module_that_tells_what_it_stores_into(name: str) -> None:
+    module = fresh(name)
+    use = (USES | NUMPYS)[name]
+    expected = use(module)
+    seen: list[Any] = []
+    note = Hook(seen.append)
+    ask = Hook(lambda asked: None)
+    codes = [(fn, fn.__code__) for fn in functions(module)]
+    for fn, code in codes:
+        fn.__code__ = noting(code, note, ask)
+        assert without_notes(fn.__code__) is code
+    assert repr(use(module)) == repr(expected)
+    arrays = [stored for stored in seen if isinstance(stored[0], np.ndarray)]
+    assert arrays or name not in NUMPYS
+    assert all(len(stored) >= 2 for stored in seen)
 
 
 # ---- which operations are hooked ----

@@ -48,6 +48,51 @@ KINDS_OF_LIBRARIES: dict[str, tuple[str, str, str]] = {
         "with open('later.txt', 'w') as h: h.write('3.0')",
     ),
     "a folder": ("import os", "return x * len(os.listdir())", "open('b', 'w').close()"),
+    "a file that exists": (
+        "import os",
+        "return x * (3.0 if os.path.exists('later.txt') else 1.0)",
+        "open('later.txt', 'w').close()",
+    ),
+    "a folder that exists": (
+        "from pathlib import Path\np = Path('below')",
+        "return x * (3.0 if p.is_dir() else 1.0)",
+        "p.mkdir()",
+    ),
+    "a file that is gone": (
+        _FILE + "\nimport os\ndef g(): return os.path.isfile(F)",
+        "return x * (3.0 if g() else 1.0)",
+        "os.remove(F)",
+    ),
+    "size of a file": (
+        _FILE + "\nfrom os.path import getsize",
+        "return x * getsize(F)",
+        "with open(F, 'w') as h: h.write('30.00')",
+    ),
+    "time of a file": (
+        _FILE + "\nimport os",
+        "return x * os.stat(F).st_mtime",
+        "os.utime(F, (1, 1))",
+    ),
+    "an event": (
+        "import threading\ne = threading.Event()",
+        "return x * (3.0 if e.is_set() else 1.0)",
+        "e.set()",
+    ),
+    "an event of an object": (
+        "import threading\nclass M: pass\nm = M(); m.stop = threading.Event()",
+        "return x * (3.0 if m.stop.is_set() else 1.0)",
+        "m.stop.set()",
+    ),
+    "a lock": (
+        "import threading\nlock = threading.Lock()",
+        "return x * (3.0 if lock.locked() else 1.0)",
+        "lock.acquire()",
+    ),
+    "locale": (
+        "import locale",
+        "return x * len(str(locale.getlocale()))",
+        "locale.setlocale(locale.LC_CTYPE, 'C')",
+    ),
     "a table that is read once": (
         _ARRAY + "\nD = {}",
         "if 'k' not in D:\n    D['k'] = np.load('a.npy')\nreturn x * D['k']",
@@ -125,6 +170,8 @@ REFUSED_OF_LIBRARIES: dict[str, tuple[str, str]] = {
     "lines of an open file": (_FILE + "\nh = open(F)", "return x * len([*h])"),
     "a device": ("import os", "return x * open(os.devnull, 'rb').read().__len__()"),
     "error settings": ("import numpy as np", "return x * len(np.geterr())"),
+    "random bytes": ("import os", "return x * len(os.urandom(2))"),
+    "random name": ("from uuid import uuid4", "return x * (uuid4().int % 3)"),
     "error settings by name": ("from numpy import geterr", "return x * len(geterr())"),
 }
 

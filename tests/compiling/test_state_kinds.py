@@ -6,6 +6,7 @@ import builtins
 import decimal
 import gc
 import io
+import locale
 import sys
 import types
 import warnings
@@ -401,12 +402,14 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [*sys.argv])
     size, limit, is_on = np.getbufsize(), sys.getrecursionlimit(), gc.isenabled()
+    letters = locale.setlocale(locale.LC_CTYPE)
     with (
         decimal.localcontext(),
         np.printoptions(),
         warnings.catch_warnings(action="ignore", category=ResourceWarning),
     ):
         yield
+    locale.setlocale(locale.LC_CTYPE, letters)
     np.setbufsize(size)
     sys.setrecursionlimit(limit)
     (gc.enable if is_on else gc.disable)()
@@ -423,7 +426,9 @@ def test_changes_of_files_and_settings_are_noticed(name: str) -> None:
 def test_what_a_capture_reads_otherwise_is_refused(name: str) -> None:
     with _closed({"__name__": "state_kinds"}) as scope:
         fast = co.compile(made(*REFUSED_OF_LIBRARIES[name], scope))
-        with pytest.raises(co.GraphError, match=r"constants of its|other settings"):
+        with pytest.raises(
+            co.GraphError, match=r"constants of its|other settings|same bytes"
+        ):
             fast(X)
 
 
@@ -435,6 +440,53 @@ def test_files_that_are_written_are_allowed(name: str) -> None:
         assert np.array_equal(fast(X), 2.0 * X)
         assert np.array_equal(fast(X), 2.0 * X)
         assert len(fast.graphs) == 1
+
+
+CLOCKS = {
+    "time": ("import time", "t = time.time()\nreturn x * 2.0"),
+    "perf_counter": (
+        "from time import perf_counter as clock",
+        "t = clock()\nreturn x * 2.0",
+    ),
+    "perf_counter by its name": (
+        "from time import perf_counter",
+        "t = perf_counter()\nreturn x * 2.0",
+    ),
+    "of a helper": (
+        "import time\ndef g():\n  return time.monotonic_ns()",
+        "g()\nreturn x * 2.0",
+    ),
+    "datetime": (
+        "from datetime import datetime",
+        "t = datetime.now()\nreturn x * 2.0",
+    ),
+    "date": ("import datetime", "t = datetime.date.today()\nreturn x * 2.0"),
+}
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_a_question_for_the_time_is_told_once(name: str) -> None:
+    before, body = CLOCKS[name]
+    scope: dict[str, Any] = {"__name__": "state_kinds"}
+    exec(compile(before, f"clocks of {name}", "exec", dont_inherit=True), scope)
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    text = compile(f"def run(x):\n{lines}", f"clock of {name}", "exec")
+    exec(text, scope)
+    with pytest.warns(
+        co.CustomOpWarning, match=f"for the time at clocks? of {name}:[23]"
+    ):
+        co.compile(scope["run"])(X)
+    assert np.array_equal(co.compile(scope["run"])(X), 2.0 * X)
+
+
+def test_modules_that_tell_the_time_may_be_used_otherwise() -> None:
+    scope: dict[str, Any] = {"__name__": "state_kinds"}
+    fn = made(
+        "import time, datetime\nd = datetime.date(2000, 1, 2)",
+        "time.sleep(0)\nreturn x * d.day",
+        scope,
+    )
+    assert np.array_equal(co.compile(fn)(X), 2.0 * X)
 
 
 @contextmanager
@@ -556,12 +608,14 @@ def _nested(fns: list[Any]) -> Callable[[Any], Any]:
 def check(seed: int) -> None:
     """Change the states of a program one after the other; compare with the function."""
     choose = Random(seed)
-    kinds = {**KINDS, **MORE_KINDS}
+    of_users = {**KINDS, **MORE_KINDS}
+    kinds = {**of_users, **KINDS_IN_C, **KINDS_OF_LIBRARIES}
     names = choose.sample([n for n in kinds if n not in ("eval", "exec")], 3)
     if any("module" in kinds[name][0] for name in names[1:]):
         names = names[:1]  # one module for all
-    scopes = [
-        {"__name__": "state_kinds"} if choose.random() < 0.8 else {} for _ in names
+    are_named = [n not in of_users or choose.random() < 0.8 for n in names]
+    scopes: list[dict[str, Any]] = [
+        {"__name__": "state_kinds"} if is_named else {} for is_named in are_named
     ]
     pairs = zip(names, scopes, strict=True)
     fns = [made(*kinds[name][:2], scope) for name, scope in pairs]
@@ -581,7 +635,8 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(0, 24, 6))
+@pytest.mark.parametrize("seed", range(0, 60, 12))
+@pytest.mark.usefixtures("settings")
 def test_random_programs(seed: int) -> None:
-    for number in range(seed, seed + 6):
+    for number in range(seed, seed + 12):
         check(number)

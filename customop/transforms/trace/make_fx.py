@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial, wraps
 from operator import is_not
+from types import FunctionType
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from customop.arrays.fake import symbolic_like, with_sizes
 from customop.arrays.kinds import check_own_rules, is_array, is_traced
 from customop.arrays.nested import Structure, abbreviated, flatten, unflatten
 from customop.arrays.stand_ins import entered
-from customop.core.certain_writes import certainly_written
+from customop.arrays.watched_code import WriteWatch, may_ask
 from customop.core.contract import owner
 from customop.core.interpreter import run_inside
 from customop.core.reach import is_opaque
@@ -534,14 +535,17 @@ class _Capture:
         names = names_for(self.trace.title, self.names, paths, leaves)
         subject = subject_with(draw_subject(self.fn, "graph"), self.fn, "graph", leaves)
         watch = None if subject.is_known else DrawWatch(self.fn, leaves)
+        functions: Sequence[FunctionType] = ()
         if watch is not None:
-            written = certainly_written(self.fn, args, is_first=True)
-            self.trace.note_arrays(watch.arrays, written)
+            self.trace.note_arrays(watch.arrays)
+            functions = watch.functions
+            functions = functions if watch.arrays else [*filter(may_ask, functions)]
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
             run = entered(with_generators(self.fn, self.trace.generator_of))
-            out = run(*positional, **named)
+            with WriteWatch(functions, self.trace.note_plain_write):
+                out = run(*positional, **named)
             if self.keeps_containers:
                 self._check_containers(given, flatten((positional, named)), in_spec)
             return out

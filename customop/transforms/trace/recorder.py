@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
-from types import CodeType
+from types import CodeType, EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -319,9 +319,11 @@ class _Constant:
         the graph keeps what it held.
     is_written : bool
         Whether an operator writes it, in each run of the graph.
+    writes : int
+        How often plain code had written the whole array when it was used.
     """
 
-    __slots__ = ("below", "held", "is_own", "is_written", "mark", "node")
+    __slots__ = ("below", "held", "is_own", "is_written", "mark", "node", "writes")
 
     def __init__(
         self, node: Node, below: Any, held: Any = None, mark: Any = None
@@ -332,6 +334,7 @@ class _Constant:
         self.mark: Any = mark
         self.is_own: bool = False
         self.is_written: bool = False
+        self.writes: int = 0
 
     def keep_if_changed(self, trace: Trace) -> bool:
         """Return whether the array was written since; the graph then keeps what it held.
@@ -363,10 +366,6 @@ class _Constant:
         constants[name], self.mark = self.held, None
 
 
-# The mark of an array that is written first of all: none of those below equals it.
-_WRITTEN = object()
-
-
 def _mark(value: Any) -> Any:
     """Return what differs once somebody has written an array; None if nobody can."""
     if not is_array(value) or is_traced(value) or isinstance(value, np.generic):
@@ -378,6 +377,12 @@ def _mark(value: Any) -> Any:
             return value.shape, value.strides, zlib.crc32(value.tobytes())
         return value.shape, value.strides, value.dtype, checksum(value)
     return checksum(value)
+
+
+def _is_basic(key: Any) -> bool:
+    """Return whether a subscript is of integers and slices alone."""
+    items = key if type(key) is tuple else (key,)
+    return all(isinstance(k, int | np.integer | slice | EllipsisType) for k in items)
 
 
 def _is_writeable(value: Any) -> bool:
@@ -448,6 +453,12 @@ class Trace(Mode):
         self._constants: dict[Any, _Constant] = {}
         # Identity of an array from outside -> itself, and what it held at the start.
         self._marks_before: dict[int, tuple[np.ndarray, Any]] = {}
+        # Identity of an array -> how often plain code has written all its elements.
+        self._plain_writes: dict[int, int] = {}
+        # Which elements of others were written, in arrays of their shapes.
+        self._parts: dict[int, np.ndarray] = {}
+        # Those that were used before a write of the bytes that they held.
+        self._earlier: list[_Constant] = []
 
     def _on_open(self) -> None:
         """Make its sizes the active ones."""
@@ -467,7 +478,7 @@ class Trace(Mode):
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
         if exc[0] is None:
-            for known in self._constants.values():
+            for known in (*self._earlier, *self._constants.values()):
                 known.end(self)
 
     # ---- values ----
@@ -488,8 +499,11 @@ class Trace(Mode):
     def _known(self, value: Any) -> _Constant:
         key = _identity(value)
         known = self._constants.get(key)
-        if known is None or known.keep_if_changed(self):
-            known = self._constants[key] = self._new_constant(value)
+        if known is not None and not known.keep_if_changed(self):
+            if not self._plain_writes or known.writes == self._plain_writes_of(value):
+                return known
+            self._earlier.append(known)
+        known = self._constants[key] = self._new_constant(value)
         return known
 
     def _new_constant(self, value: Any) -> _Constant:
@@ -502,34 +516,52 @@ class Trace(Mode):
         held = value if mark is None else copied(value)
         below = held if self.is_real and is_array(value) else fake
         known = _Constant(node, below, held, mark)
+        known.writes = self._plain_writes_of(value) if self._plain_writes else 0
         known.is_own = mark is not None and self._was_changed(value)
         return known
 
-    def note_arrays(
-        self, arrays: Sequence[np.ndarray], written: Sequence[np.ndarray]
-    ) -> None:
-        """Note what arrays from outside hold before the function runs.
-
-        It begins by writing all elements of those in `written`, perhaps with the bytes
-        that they hold: so they differ from their marks.
-        """
+    def note_arrays(self, arrays: Sequence[np.ndarray]) -> None:
+        """Note what arrays from outside hold before the function runs."""
         owners = {id(own): own for own in map(owner, arrays)}
         self._marks_before = {key: (own, _mark(own)) for key, own in owners.items()}
-        for array in written:
-            own = owner(array)
-            if id(own) in owners and own.nbytes == array.nbytes:  # no part of it
-                self._marks_before[id(own)] = own, _WRITTEN
+
+    def note_plain_write(self, array: np.ndarray, key: Any) -> None:
+        """Note that plain code writes an array, perhaps with the bytes that it holds.
+
+        It counts once all elements were written: the others stay those of its owner.
+        """
+        own = owner(array)
+        if id(own) not in self._marks_before or own.nbytes != array.nbytes:
+            return
+        if not _is_basic(key):
+            return
+        if array[key].size != array.size:
+            parts = self._parts.get(id(own))
+            if parts is None or parts.shape != array.shape:
+                parts = self._parts[id(own)] = np.zeros(array.shape, bool)
+            parts[key] = True
+            if not parts.all():
+                return
+            del self._parts[id(own)]
+        self._plain_writes[id(own)] = self._plain_writes.get(id(own), 0) + 1
 
     def has_changed_arrays(self) -> bool:
-        """Return whether one of these arrays has changed since."""
-        return any(_mark(own) != mark for own, mark in self._marks_before.values())
+        """Return whether one of these arrays has changed or was written since."""
+        marks = self._marks_before.values()
+        return bool(self._plain_writes) or any(
+            _mark(own) != mark for own, mark in marks
+        )
+
+    def _plain_writes_of(self, value: Any) -> int:
+        is_plain = isinstance(value, np.ndarray)
+        return self._plain_writes.get(id(owner(value)), 0) if is_plain else 0
 
     def _was_changed(self, value: Any) -> bool:
         """Return whether the function has written an array from outside."""
         if not self._marks_before or not isinstance(value, np.ndarray):
             return False
         own, mark = self._marks_before.get(id(owner(value)), (None, None))
-        return own is not None and _mark(own) != mark
+        return own is not None and (id(own) in self._plain_writes or _mark(own) != mark)
 
     def generator_of(self, value: Any) -> Any:
         """Return a generator from outside as one whose draws are calls in the graph."""
