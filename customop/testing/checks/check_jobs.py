@@ -40,6 +40,7 @@ from customop.testing.checks.session import (
     note_program,
     same_bits,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import Array, arrays_in
 from customop.testing.inputs.variations import has_large_numbers
 from customop.testing.processes.child import (
@@ -50,7 +51,7 @@ from customop.testing.processes.child import (
     start_clock,
     unpacked,
 )
-from customop.testing.quiet import Clock, Fault, Watcher, watched
+from customop.testing.quiet import Clock, Watcher, watched
 
 # ---- the table of checks ----
 
@@ -311,7 +312,8 @@ def names_of(checks: Iterable[Check]) -> list[tuple[str, bool]]:
     return [(check.name, check.is_rest) for check in checks]
 
 
-def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+def checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+    """Return the checks of the table that `names_of` has named."""
     parts = [
         BY_NAME[name].rest if is_rest else BY_NAME[name].whole
         for name, is_rest in names
@@ -338,7 +340,7 @@ def serve(send: Send, session: Session, names: Sequence[tuple[str, bool]]) -> No
     start_clock(patience)
     session.plan(len(names))
     with watched(clock(patience)):
-        for check in _checks_of(names):
+        for check in checks_of(names):
             done = done_of(check, session, reported)
             if not isinstance(done.outcome, str):
                 break
@@ -354,7 +356,7 @@ def check_all(
     with watched(clock(patience)):
         effects = effects_of(session)
     send((effects,))
-    run_checks(send, session, _checks_of(names), patience)
+    run_checks(send, session, checks_of(names), patience)
 
 
 def repeat(
@@ -362,7 +364,7 @@ def repeat(
 ) -> None:
     """Run crashed checks again, and send each sample before it is used."""
     with watched(telling(send, patience)):
-        for check in _checks_of(names):
+        for check in checks_of(names):
             done_of(check, session, reported)
 
 

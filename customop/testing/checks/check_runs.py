@@ -23,13 +23,9 @@ from customop.testing.checks.contract_checks import variants_of
 from customop.testing.checks.definition_text import NoTextError, definition_text
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
+from customop.testing.faults import Fault
 from customop.testing.inputs.shrink import shrink
-from customop.testing.quiet import (
-    Allowance,
-    Fault,
-    OutOfTimeError,
-    about_to_run,
-)
+from customop.testing.quiet import Allowance, OutOfTimeError, about_to_run
 
 # ---- a check and its outcome ----
 

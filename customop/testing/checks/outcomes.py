@@ -25,6 +25,7 @@ from customop.testing.checks.check_jobs import (
     Done,
     both,
     check_all,
+    checks_of,
     clock,
     crash_fault,
     done_of,
@@ -513,9 +514,10 @@ def warm_up(checks: Iterable[Check]) -> None:
     """Run checks once on one of our own operators, which is known to be right.
 
     The checks call NumPy functions, whose operators and rules are compiled on first
-    use. That takes 9 ms, and a child would lose the compiled code when it ends.
+    use. That takes 9 ms, and a child would lose the compiled code when it ends. What
+    runs here, without a child, are those of the table, whatever has their names.
     """
-    cold = [check for check in checks if check.name not in _warm]
+    cold = checks_of(names_of(c for c in checks if c.name not in _warm))
     if not cold or open_modes:  # open modes would see these calls
         return
     # Compile zeros_like too: gradients that vanish use it, and a product has none.

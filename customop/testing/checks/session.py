@@ -31,6 +31,7 @@ from customop.core.shape_guards import argument_check
 from customop.errors import OpCheckError, innermost
 from customop.schema.tags import Tag
 from customop.testing.close import assert_close
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import (
     CONSTANT,
     fresh,
@@ -41,7 +42,6 @@ from customop.testing.inputs.search import Oracle
 from customop.testing.inputs.templates import call_of
 from customop.testing.quiet import (
     Allowance,
-    Fault,
     OutOfTimeError,
     about_to_run,
     numpy_state,

@@ -43,10 +43,11 @@ from customop.testing.checks.smooth import (
     why_no_derivative,
     with_longer_axes,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import map_values
 from customop.testing.inputs.shrink import Longer
 from customop.testing.inputs.templates import call_of
-from customop.testing.quiet import Fault, about_to_run, strict_numbers
+from customop.testing.quiet import about_to_run, strict_numbers
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.vmap import vmap
 
