@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from customop.arrays.nested import children
-from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.core.table import RuleTable
@@ -67,6 +67,8 @@ CHECKS: Final = (
         over_all=contract_checks.check_views,
         for_all_kinds=True,
         as_given=contract_checks.halves_nothing,
+        calls=2,
+        finds=22,
     ),
     Check(
         "test_mutation",
@@ -74,62 +76,122 @@ CHECKS: Final = (
         over_all=contract_checks.check_never_written,
         as_given=_always,
         made_up=memory_checks.check_surroundings,
+        calls=2,
+        rest_calls=5,
+        finds=17,
     ),
     Check(
         "test_autograd_registration",
         transform_checks.check_autograd_registration,
         as_given=_always,
         made_up=transform_checks.check_short_floats,
+        calls=1,
+        rest_calls=4,
+        rule=AUTOGRAD,
+        finds=8,
     ),
     Check(
         "test_faketensor",
         contract_checks.check_faketensor,
         for_all_kinds=True,
         as_given=_always,
+        calls=1,
+        finds=19,
     ),
     Check(
         "test_sizes",
         contract_checks.check_sizes,
         over_all=length_checks.check_long_arrays,
+        calls=4,
+        finds=8,
     ),
     Check(
         "test_kernels_agree",
         contract_checks.check_kernels_agree,
         as_given=_always,
         made_up_values=contract_checks.special_values,
+        calls=0,
+        finds=16,
     ),
-    Check("test_vmap", transform_checks.check_vmap, vary=transform_checks.in_lengths),
+    Check(
+        "test_vmap",
+        transform_checks.check_vmap,
+        vary=transform_checks.in_lengths,
+        calls=27,
+        rule=VMAP,
+        finds=20,
+    ),
     Check(
         "test_jvp",
         derivative_checks.check_jvp,
         vary=partial(smooth.at_special_values, JVP),
+        calls=16,
+        rule=JVP,
+        finds=11,
     ),
     Check(
         "test_gradients",
         derivative_checks.check_gradients,
         vary=partial(smooth.at_special_values, AUTOGRAD),
+        calls=24,
+        rule=AUTOGRAD,
+        finds=40,
     ),
-    Check("test_aot_dispatch_static", behavior_checks.check_static, as_given=_always),
-    Check("test_aot_dispatch_dynamic", behavior_checks.check_dynamic, as_given=_always),
+    Check(
+        "test_aot_dispatch_static",
+        behavior_checks.check_static,
+        as_given=_always,
+        calls=3,
+        finds=4,
+    ),
+    Check(
+        "test_aot_dispatch_dynamic",
+        behavior_checks.check_dynamic,
+        as_given=_always,
+        finds=5,
+    ),
     Check(
         "test_layouts",
         variation_checks.check_layouts,
         vary=variation_checks.in_layouts,
+        calls=16,
+        finds=14,
     ),
     Check(
         "test_dtypes",
         variation_checks.check_dtypes,
         vary=variation_checks.in_dtypes,
         over_all=precision_checks.check_precision,
+        calls=28,
+        finds=19,
     ),
     Check(
         "test_determinism",
         behavior_checks.check_determinism,
         over_all=behavior_checks.check_generators,
+        calls=4,
+        finds=17,
     ),
-    Check("test_out_variant", contract_checks.check_out_variant, as_given=_always),
-    Check("test_pickle", behavior_checks.check_pickle, as_given=_always),
-    Check("test_threads", behavior_checks.check_threads),
+    Check(
+        "test_out_variant",
+        contract_checks.check_out_variant,
+        as_given=_always,
+        calls=0,
+        finds=7,
+    ),
+    Check(
+        "test_pickle",
+        behavior_checks.check_pickle,
+        as_given=_always,
+        calls=0,
+        finds=2,
+    ),
+    Check(
+        "test_threads",
+        behavior_checks.check_threads,
+        calls=5,
+        finds=5,
+    ),
 )
 
 BY_NAME: Final = {check.name: check for check in CHECKS}
@@ -257,8 +319,8 @@ def run_checks(
 
     note_program()
     checks = list(checks)
-    session.plan(len(checks))
     with watched(clock(patience)):
+        session.plan(check.cost(session.op) for check in checks)
         for check in checks:
             send_done(send, done_of(check, session, report), is_last=True)
 
@@ -275,6 +337,7 @@ def run_given(session: Session) -> float:
         with suppress(Exception):  # the checks report it
             session.expected(sample)
         slowest = max(slowest, perf_counter() - start)
+    session.pace = max(session.pace, slowest)
     return slowest
 
 
@@ -338,9 +401,10 @@ def serve(send: Send, session: Session, names: Sequence[tuple[str, bool]]) -> No
         patience = PATIENCE + CALLS * run_given(session)
         effects = effects_of(session)
     start_clock(patience)
-    session.plan(len(names))
+    checks = checks_of(names)
     with watched(clock(patience)):
-        for check in checks_of(names):
+        session.plan(check.cost(session.op) for check in checks)
+        for check in checks:
             done = done_of(check, session, reported)
             if not isinstance(done.outcome, str):
                 break

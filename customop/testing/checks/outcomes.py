@@ -75,7 +75,6 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     The others run in a child at the same time.
     """
     here = _run_here(session, checks)
-    session.plan(len(here))
     parts = [c.rest if c.name in here else c.whole for c in checks]
     others = [part for part in parts if part is not None]
     if CAN_FORK:
@@ -83,6 +82,7 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     with (_Forked if CAN_FORK else _Spawned)(session, others) as apart:
         with random_state_kept():  # meanwhile the child works
             apart.begin()
+            session.plan(c.cost(session.op) for c in checks if c.name in here)
             own = _done_ahead(apart, [c for c in checks if c.name in here])
         is_over = False
         for check, part in zip(checks, parts, strict=True):

@@ -170,7 +170,7 @@ def _sizes_that_meet(
     lengths = {n for x in arrays for n in x.shape if _USUAL < n <= _MOST_MET}
     found = sorted(lengths)[:2]
     is_last = sample is session.samples[-1] and not session.keeps_shapes
-    return [*found, _LONG_BATCH] if is_last else found
+    return [*found, _LONG_BATCH] if is_last and session.affords(_LONG_BATCH) else found
 
 
 _USUAL, _MOST_MET = 2, 9
