@@ -47,6 +47,7 @@ from customop.testing.processes.child import (
     Crash,
     Send,
     begin_clock,
+    is_spawned,
     packed,
     start_clock,
     unpacked,
@@ -308,9 +309,17 @@ def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
 
 
 def run_checks(
-    send: Send, session: Session, checks: Iterable[Check], patience: float
+    send: Send,
+    session: Session,
+    checks: Iterable[Check],
+    patience: float,
+    *,
+    is_new: bool = True,
 ) -> None:
-    """Send outcomes of checks; send a fault at once, then at its smallest input."""
+    """Send outcomes of checks; send a fault at once, then at its smallest input.
+
+    A child that is not new ends at a fault, which another one will find again.
+    """
 
     def report(*found: Any) -> OpCheckError:
         first = Done(reported(*found), 0.0, has_overwritten=session.has_overwritten)
@@ -318,11 +327,15 @@ def run_checks(
         return at_smallest(*found)
 
     note_program()
+    start_clock(patience)
     checks = list(checks)
     with watched(clock(patience)):
         session.plan(check.cost(session.op) for check in checks)
         for check in checks:
-            send_done(send, done_of(check, session, report), is_last=True)
+            done = done_of(check, session, report if is_new else reported)
+            if not is_new and not isinstance(done.outcome, str):
+                return
+            send_done(send, done, is_last=True)
 
 
 # ---- the effects on the user's samples, to compare processes ----
@@ -387,40 +400,24 @@ def checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
 # ---- work for a reused or spawned child ----
 
 
-def serve(send: Send, session: Session, names: Sequence[tuple[str, bool]]) -> None:
-    """Run checks in a reused child, until one of them finds a fault.
-
-    Everything is sent in one message, which takes a tenth of the time: the effects on
-    the samples, and the outcomes as plain tuples.
-    """
-    if not is_program_as_noted():
-        return
-    start_clock(PATIENCE)
-    found: list[tuple[Any, ...]] = []
-    with watched(clock(PATIENCE)):
-        patience = PATIENCE + CALLS * run_given(session)
-        effects = effects_of(session)
-    start_clock(patience)
-    checks = checks_of(names)
-    with watched(clock(patience)):
-        session.plan(check.cost(session.op) for check in checks)
-        for check in checks:
-            done = done_of(check, session, reported)
-            if not isinstance(done.outcome, str):
-                break
-            found.append((*done,))
-    send((effects, found))
-
-
-def check_all(
-    send: Send, session: Session, names: Sequence[tuple[str, bool]], patience: float
+def serve(
+    send: Send,
+    session: Session,
+    names: Sequence[tuple[str, bool]],
+    patience: float,
+    is_new: bool,
 ) -> None:
-    """Run checks; before that, send the effects on the user's own samples."""
-    start_clock(patience)
-    with watched(clock(patience)):
-        effects = effects_of(session)
-    send((effects,))
-    run_checks(send, session, checks_of(names), patience)
+    """Run checks; before that, send the effects on the user's own samples.
+
+    Without a patience, it follows from the time of these samples.
+    """
+    if not (is_new or is_spawned() or is_program_as_noted()):
+        return
+    start_clock(patience or PATIENCE)
+    with watched(clock(patience or PATIENCE)):
+        patience = patience or PATIENCE + CALLS * run_given(session)
+        send((effects_of(session),))
+    run_checks(send, session, checks_of(names), patience, is_new=is_new)
 
 
 def repeat(
