@@ -26,6 +26,7 @@ from customop.errors import (
     warn_caller,
 )
 from customop.testing.close import Space
+from customop.testing.faults import Fault
 from customop.testing.numeric_derivatives import (
     CheckOptions,
     Problem,
@@ -33,7 +34,6 @@ from customop.testing.numeric_derivatives import (
     random_cotangents,
     second_problem,
 )
-from customop.testing.quiet import Fault
 from customop.transforms.values import as_cotangent
 
 

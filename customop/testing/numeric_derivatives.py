@@ -14,7 +14,7 @@ from customop.arrays.nested import abbreviated
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.errors import with_article
 from customop.testing.close import Space, Vector, is_plain
-from customop.testing.quiet import Fault
+from customop.testing.faults import Fault
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap

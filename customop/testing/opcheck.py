@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from customop.arrays.convert import as_kind
-from customop.arrays.kinds import CPU, has_data, has_device, kind_of
+from customop.arrays.kinds import CPU, has_data, has_device, is_array, kind_of
 from customop.arrays.nested import describe, flat
 from customop.config import config
 from customop.core.dispatch import find_kernel
@@ -198,6 +198,8 @@ def _done(
     how = {"is_given": is_given, "keeps_shapes": is_call, "begins_later": True}
     samples, note = (samples, "") if is_given else _fewer(op, samples)
     session = Session(op, samples, rtol, atol, start=start, began=began, **how)
+    if not is_given and op.plans.patterns is not None:
+        session.pace = op.plans.patterns.seconds_a_call
     running = outcomes(session, checks)
     for done in islice(running, 1):
         notes = [done.note, note] if done.outcome == SUCCESS else [done.note]
@@ -217,7 +219,7 @@ def _fewer(op: Operator[..., Any], samples: list[Sample]) -> tuple[list[Sample],
         patterns.was_slow or patterns.seconds_a_call * _CALLS > config.opcheck_seconds
     ):
         return samples, ""
-    few = samples[:: max(1, len(samples) // _INPUTS_OF_SLOW)]
+    few = sorted(samples, key=_beside_two_axes)[:_INPUTS_OF_SLOW]
     left_out = f"the kernel is slow: {len(few)} of {len(samples)} inputs are checked"
     return few, _FEW if patterns.was_slow else left_out
 
@@ -225,6 +227,14 @@ def _fewer(op: Operator[..., Any], samples: list[Sample]) -> tuple[list[Sample],
 # About how many calls the checks need, and how many inputs a slow kernel keeps.
 _CALLS, _INPUTS_OF_SLOW = 1000, 2
 _FEW = "the kernel is slow: the search for inputs ended early, so there may be others"
+
+
+def _beside_two_axes(sample: Sample) -> tuple[int, int]:
+    """Return a key by which samples come first that show the most for their time."""
+    values = [*sample.args, *sample.kwargs.values()]
+    leaves = [leaf for value in values for leaf in flat(value)]
+    more = max((leaf.ndim for leaf in leaves if is_array(leaf)), default=0) - 2
+    return abs(more), more
 
 
 def _samples(op: Operator[..., Any], check: Check) -> tuple[list[Sample], bool]:

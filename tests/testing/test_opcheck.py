@@ -17,8 +17,12 @@ from numpy.typing import NDArray
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
 from customop.testing.checks import behavior_checks, check_runs
+from customop.testing.checks import session as session_module
 from customop.testing.checks.check_jobs import CHECKS
-from customop.testing.inputs import search
+from customop.testing.checks.session import Session
+from customop.testing.inputs import input_patterns, search
+from customop.testing.opcheck import _fewer
+from customop.testing.quiet import OutOfTimeError
 
 HERE = Path(__file__)
 
@@ -763,6 +767,69 @@ def test_slow_kernel_is_called_less_by_the_search(
     found = opcheck(op, test_utils=("test_layouts", "test_determinism"))
     assert "stopped within input 1" in str(found["test_determinism"])
     assert 0 < calls[0] < 20 < usual
+
+
+class _Planned:
+    """A time that passes only where a test says so."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.used = 0.0
+
+    def left(self) -> float:
+        return self.seconds - self.used
+
+
+def _slow_session(pace: float, monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.setattr(Session, "_note_pace", lambda session: None)
+    samples = [Sample((X, float(k))) for k in range(3)]
+    session = Session(scale, samples, pace=pace, began=0.0)
+    session.plan([check.cost(scale) for check in CHECKS])
+    return session
+
+
+def test_time_of_a_slow_kernel_goes_to_the_checks_that_find_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has the calls for one input, in this order; the others say what they need."""
+    monkeypatch.setattr(session_module, "Allowance", _Planned)
+    monkeypatch.setattr(co.config, "opcheck_seconds", 20.0)
+    session = _slow_session(0.1, monkeypatch)  # half the time is left: 100 calls
+    assert len(session.samples) == 1
+    reasons = {}
+    for check in CHECKS:
+        cost = check.cost(scale)
+        try:
+            with session.timed(cost):
+                assert isinstance(session.allowed, _Planned)
+                needed = session.pace * cost.calls
+                assert session.allowed.seconds > 0.99 * needed
+                session.allowed.used = needed
+        except OutOfTimeError as error:
+            reasons[check.name] = str(error)
+    assert reasons == {"test_dtypes": "a call takes 0.1 s, and one input 28 calls"}
+
+
+def test_quick_kernel_has_time_for_all_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is left out."""
+    session = _slow_session(0.001, monkeypatch)
+    assert (len(session.samples), session.left_out) == (3, "")
+
+
+def test_few_inputs_of_a_slow_kernel_show_most() -> None:
+    """Those with two axes come first."""
+    shapes = [(), (1, 1, 1), (3,), (3, 2), (2, 3, 4)]
+    samples = [Sample((np.ones(shape), 2.0)) for shape in shapes]
+    patterns = scale.plans.patterns
+    try:
+        scale.plans.patterns = input_patterns.Patterns([], seconds_a_call=1.0)
+        few, note = _fewer(scale, samples)
+    finally:
+        scale.plans.patterns = patterns
+    assert [sample.args[0].shape for sample in few] == [(3, 2), (3,)]
+    assert note == "the kernel is slow: 2 of 5 inputs are checked"
 
 
 def test_large_arrays_have_no_variations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,9 @@ from customop.testing.checks.smooth import (
     ones_like,
     why_no_derivative,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import map_values
-from customop.testing.quiet import Fault, OutOfTimeError
+from customop.testing.quiet import OutOfTimeError
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.trace.make_fx import graph_of
 

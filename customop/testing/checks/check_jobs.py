@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from customop.arrays.nested import children
-from customop.core.builtin_kinds import AUTOGRAD, JVP
+from customop.core.builtin_kinds import AUTOGRAD, JVP, VMAP
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.core.table import RuleTable
@@ -40,17 +40,19 @@ from customop.testing.checks.session import (
     note_program,
     same_bits,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import Array, arrays_in
 from customop.testing.inputs.variations import has_large_numbers
 from customop.testing.processes.child import (
     Crash,
     Send,
     begin_clock,
+    is_spawned,
     packed,
     start_clock,
     unpacked,
 )
-from customop.testing.quiet import Clock, Fault, Watcher, watched
+from customop.testing.quiet import Clock, Watcher, watched
 
 # ---- the table of checks ----
 
@@ -66,6 +68,8 @@ CHECKS: Final = (
         over_all=contract_checks.check_views,
         for_all_kinds=True,
         as_given=contract_checks.halves_nothing,
+        calls=2,
+        finds=22,
     ),
     Check(
         "test_mutation",
@@ -73,62 +77,122 @@ CHECKS: Final = (
         over_all=contract_checks.check_never_written,
         as_given=_always,
         made_up=memory_checks.check_surroundings,
+        calls=2,
+        rest_calls=5,
+        finds=17,
     ),
     Check(
         "test_autograd_registration",
         transform_checks.check_autograd_registration,
         as_given=_always,
         made_up=transform_checks.check_short_floats,
+        calls=1,
+        rest_calls=4,
+        rule=AUTOGRAD,
+        finds=8,
     ),
     Check(
         "test_faketensor",
         contract_checks.check_faketensor,
         for_all_kinds=True,
         as_given=_always,
+        calls=1,
+        finds=19,
     ),
     Check(
         "test_sizes",
         contract_checks.check_sizes,
         over_all=length_checks.check_long_arrays,
+        calls=4,
+        finds=8,
     ),
     Check(
         "test_kernels_agree",
         contract_checks.check_kernels_agree,
         as_given=_always,
         made_up_values=contract_checks.special_values,
+        calls=0,
+        finds=16,
     ),
-    Check("test_vmap", transform_checks.check_vmap, vary=transform_checks.in_lengths),
+    Check(
+        "test_vmap",
+        transform_checks.check_vmap,
+        vary=transform_checks.in_lengths,
+        calls=27,
+        rule=VMAP,
+        finds=20,
+    ),
     Check(
         "test_jvp",
         derivative_checks.check_jvp,
         vary=partial(smooth.at_special_values, JVP),
+        calls=16,
+        rule=JVP,
+        finds=11,
     ),
     Check(
         "test_gradients",
         derivative_checks.check_gradients,
         vary=partial(smooth.at_special_values, AUTOGRAD),
+        calls=24,
+        rule=AUTOGRAD,
+        finds=40,
     ),
-    Check("test_aot_dispatch_static", behavior_checks.check_static, as_given=_always),
-    Check("test_aot_dispatch_dynamic", behavior_checks.check_dynamic, as_given=_always),
+    Check(
+        "test_aot_dispatch_static",
+        behavior_checks.check_static,
+        as_given=_always,
+        calls=3,
+        finds=4,
+    ),
+    Check(
+        "test_aot_dispatch_dynamic",
+        behavior_checks.check_dynamic,
+        as_given=_always,
+        finds=5,
+    ),
     Check(
         "test_layouts",
         variation_checks.check_layouts,
         vary=variation_checks.in_layouts,
+        calls=16,
+        finds=14,
     ),
     Check(
         "test_dtypes",
         variation_checks.check_dtypes,
         vary=variation_checks.in_dtypes,
         over_all=precision_checks.check_precision,
+        calls=28,
+        finds=19,
     ),
     Check(
         "test_determinism",
         behavior_checks.check_determinism,
         over_all=behavior_checks.check_generators,
+        calls=4,
+        finds=17,
     ),
-    Check("test_out_variant", contract_checks.check_out_variant, as_given=_always),
-    Check("test_pickle", behavior_checks.check_pickle, as_given=_always),
-    Check("test_threads", behavior_checks.check_threads),
+    Check(
+        "test_out_variant",
+        contract_checks.check_out_variant,
+        as_given=_always,
+        calls=0,
+        finds=7,
+    ),
+    Check(
+        "test_pickle",
+        behavior_checks.check_pickle,
+        as_given=_always,
+        calls=0,
+        finds=2,
+    ),
+    Check(
+        "test_threads",
+        behavior_checks.check_threads,
+        calls=5,
+        finds=5,
+    ),
 )
 
 BY_NAME: Final = {check.name: check for check in CHECKS}
@@ -245,9 +309,17 @@ def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
 
 
 def run_checks(
-    send: Send, session: Session, checks: Iterable[Check], patience: float
+    send: Send,
+    session: Session,
+    checks: Iterable[Check],
+    patience: float,
+    *,
+    is_new: bool = True,
 ) -> None:
-    """Send outcomes of checks; send a fault at once, then at its smallest input."""
+    """Send outcomes of checks; send a fault at once, then at its smallest input.
+
+    A child that is not new ends at a fault, which another one will find again.
+    """
 
     def report(*found: Any) -> OpCheckError:
         first = Done(reported(*found), 0.0, has_overwritten=session.has_overwritten)
@@ -255,11 +327,15 @@ def run_checks(
         return at_smallest(*found)
 
     note_program()
+    start_clock(patience)
     checks = list(checks)
-    session.plan(len(checks))
     with watched(clock(patience)):
+        session.plan(check.cost(session.op) for check in checks)
         for check in checks:
-            send_done(send, done_of(check, session, report), is_last=True)
+            done = done_of(check, session, report if is_new else reported)
+            if not is_new and not isinstance(done.outcome, str):
+                return
+            send_done(send, done, is_last=True)
 
 
 # ---- the effects on the user's samples, to compare processes ----
@@ -274,6 +350,7 @@ def run_given(session: Session) -> float:
         with suppress(Exception):  # the checks report it
             session.expected(sample)
         slowest = max(slowest, perf_counter() - start)
+    session.pace = max(session.pace, slowest)
     return slowest
 
 
@@ -311,7 +388,8 @@ def names_of(checks: Iterable[Check]) -> list[tuple[str, bool]]:
     return [(check.name, check.is_rest) for check in checks]
 
 
-def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+def checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+    """Return the checks of the table that `names_of` has named."""
     parts = [
         BY_NAME[name].rest if is_rest else BY_NAME[name].whole
         for name, is_rest in names
@@ -322,39 +400,24 @@ def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
 # ---- work for a reused or spawned child ----
 
 
-def serve(send: Send, session: Session, names: Sequence[tuple[str, bool]]) -> None:
-    """Run checks in a reused child, until one of them finds a fault.
-
-    Everything is sent in one message, which takes a tenth of the time: the effects on
-    the samples, and the outcomes as plain tuples.
-    """
-    if not is_program_as_noted():
-        return
-    start_clock(PATIENCE)
-    found: list[tuple[Any, ...]] = []
-    with watched(clock(PATIENCE)):
-        patience = PATIENCE + CALLS * run_given(session)
-        effects = effects_of(session)
-    start_clock(patience)
-    session.plan(len(names))
-    with watched(clock(patience)):
-        for check in _checks_of(names):
-            done = done_of(check, session, reported)
-            if not isinstance(done.outcome, str):
-                break
-            found.append((*done,))
-    send((effects, found))
-
-
-def check_all(
-    send: Send, session: Session, names: Sequence[tuple[str, bool]], patience: float
+def serve(
+    send: Send,
+    session: Session,
+    names: Sequence[tuple[str, bool]],
+    patience: float,
+    is_new: bool,
 ) -> None:
-    """Run checks; before that, send the effects on the user's own samples."""
-    start_clock(patience)
-    with watched(clock(patience)):
-        effects = effects_of(session)
-    send((effects,))
-    run_checks(send, session, _checks_of(names), patience)
+    """Run checks; before that, send the effects on the user's own samples.
+
+    Without a patience, it follows from the time of these samples.
+    """
+    if not (is_new or is_spawned() or is_program_as_noted()):
+        return
+    start_clock(patience or PATIENCE)
+    with watched(clock(patience or PATIENCE)):
+        patience = patience or PATIENCE + CALLS * run_given(session)
+        send((effects_of(session),))
+    run_checks(send, session, checks_of(names), patience, is_new=is_new)
 
 
 def repeat(
@@ -362,7 +425,7 @@ def repeat(
 ) -> None:
     """Run crashed checks again, and send each sample before it is used."""
     with watched(telling(send, patience)):
-        for check in _checks_of(names):
+        for check in checks_of(names):
             done_of(check, session, reported)
 
 

@@ -16,20 +16,16 @@ from customop.arrays.nested import abbreviated
 from customop.arrays.python_text import PythonText
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
-from customop.core.rule_kind import is_interactive
+from customop.core.rule_kind import RuleKind, is_interactive
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
 from customop.testing.checks.contract_checks import variants_of
 from customop.testing.checks.definition_text import NoTextError, definition_text
-from customop.testing.checks.session import Session
+from customop.testing.checks.session import Cost, Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
+from customop.testing.faults import Fault
 from customop.testing.inputs.shrink import shrink
-from customop.testing.quiet import (
-    Allowance,
-    Fault,
-    OutOfTimeError,
-    about_to_run,
-)
+from customop.testing.quiet import Allowance, OutOfTimeError, about_to_run
 
 # ---- a check and its outcome ----
 
@@ -65,6 +61,14 @@ class Check(NamedTuple):
         child.
     is_rest : bool
         Whether this is only the made-up part of another check.
+    calls, rest_calls : int
+        About how many calls of the operator the check makes for one array, and its
+        made-up part.
+    finds : int
+        How many faults it finds of those in the tests, about: slow kernels have time
+        for the checks first that find most in their calls.
+    rule : str, optional
+        The kind of rule without which the check makes no calls.
     """
 
     name: str
@@ -76,9 +80,19 @@ class Check(NamedTuple):
     made_up: Callable[[Session, Sample], str] | None = None
     made_up_values: Callable[[Session, Sample], Iterable[Sample]] | None = None
     is_rest: bool = False
+    calls: int = 1
+    rest_calls: int = 0
+    finds: int = 0
+    rule: RuleKind | None = None
 
     def __hash__(self) -> int:
         return hash(self.name)  # hashing all fields takes as long as a call
+
+    def cost(self, op: Operator[..., Any]) -> Cost:
+        """Return how many calls it makes for one input of an operator, about."""
+        is_needed = self.rule is None or op.find_rule(self.rule) is not None
+        calls = self.calls if is_needed else 0
+        return Cost(calls, self.finds / max(calls, 1))
 
     @property
     def whole(self) -> Check:
@@ -94,7 +108,8 @@ class Check(NamedTuple):
 @cache
 def _whole(check: Check) -> Check:
     run, made_up, values = check.run, check.made_up, check.made_up_values
-    found = check._replace(made_up=None, made_up_values=None)
+    calls = check.calls + check.rest_calls
+    found = check._replace(made_up=None, made_up_values=None, calls=calls)
     if made_up is not None:
         return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
     if values is not None:
@@ -113,6 +128,7 @@ def _rest(check: Check) -> Check | None:
         made_up=None,
         made_up_values=None,
         is_rest=True,
+        calls=check.rest_calls,
     )
 
 
@@ -123,11 +139,11 @@ Report: TypeAlias = Callable[[Check, Session, Sample, Exception], OpCheckError]
 def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckError:
     """Run a check; return success, the reason why it proves nothing, or the fault."""
     reasons = []
-    session.notes.clear()
+    session.notes[:] = [session.left_out] * bool(session.left_out)
     if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
         return "SKIPPED: the operator has no kernel for NumPy's arrays"
     try:
-        with session.timed():
+        with session.timed(check.cost(session.op)):
             for sample in _samples_of(check, session):
                 reason, error = _found_by(check, session, sample)
                 if error is not None:
@@ -135,11 +151,11 @@ def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckE
                 reasons.append(reason)
             else:
                 sample, error = session.samples[0], _found_over_all(check, session)
-    except OutOfTimeError:
-        stopped = _stopped(session, len(reasons))
+    except OutOfTimeError as error:
+        stopped = f"the kernel is slow: {str(error) or _stopped(len(reasons))}"
         if not reasons:
             return f"SKIPPED: {stopped}"
-        session.notes.append(stopped)
+        session.notes.insert(0, stopped)  # says more than that inputs are left out
     else:
         if error is not None:
             return report(check, session, sample, error)
@@ -163,10 +179,11 @@ def _samples_of(check: Check, session: Session) -> Iterator[Sample]:
                 session.forget(sample)
 
 
-def _stopped(session: Session, count: int) -> str:
+def _stopped(count: int) -> str:
     """Say where a check has stopped, and what it has left out."""
-    samples = f"{count + 1} of its inputs; those after it are left out"
-    return f"the kernel is slow: stopped within input {samples}"
+    return (
+        f"stopped within input {count + 1} of its inputs; those after it are left out"
+    )
 
 
 def _found_over_all(check: Check, session: Session) -> Exception | None:
@@ -217,7 +234,7 @@ def _found_without(
 # ---- the smallest input ----
 
 # How many seconds of work the search for it may take.
-_TO_SHRINK = 5.0
+_TO_SHRINK = 2.5
 
 
 def at_smallest(
@@ -286,7 +303,7 @@ def _shows_in_call(
 
 
 _SLOW = (
-    f"the kernel is slow: a smaller input was sought for {_TO_SHRINK:.0f} s, and there"
+    f"the kernel is slow: a smaller input was sought for {_TO_SHRINK:g} s, and there"
     " may be one"
 )
 

@@ -52,12 +52,16 @@ def taken(op: Operator[..., Any]) -> tuple[Child, World] | None:
     return None
 
 
-def give_back(child: Child, world: World) -> None:
-    """Keep a child that has done its work, in place of the one before."""
+def give_back(child: Child, world: World) -> bool:
+    """Keep a child that waits, in place of the one before; end one that does not."""
+    if not child.is_waiting:
+        child.close()
+        return False
     with _lock:
         before = _kept[:]
         _kept[:] = [(child, world, os.getpid())]
     _close(before)
+    return True
 
 
 def _close(found: list[tuple[Child, World, int]]) -> None:

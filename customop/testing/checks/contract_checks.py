@@ -40,9 +40,9 @@ from customop.testing.checks.session import (
     prove,
     split_call,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import CONSTANT, leaves_in, map_values
 from customop.testing.inputs.variations import SPECIAL, specials
-from customop.testing.quiet import Fault
 
 # ---- test_schema ----
 

@@ -35,6 +35,7 @@ from customop.testing.checks.smooth import (
     smooth_problem,
 )
 from customop.testing.close import Vector
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import map_values
 from customop.testing.inputs.templates import call_of
 from customop.testing.numeric_derivatives import (
@@ -54,7 +55,7 @@ from customop.testing.numeric_derivatives import (
     short,
     slopes_along,
 )
-from customop.testing.quiet import Fault, about_to_run, strict_numbers
+from customop.testing.quiet import about_to_run, strict_numbers
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 

@@ -15,9 +15,9 @@ from customop.core.samples import Sample
 from customop.testing.checks.memory_checks import check_end
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import made_gradients, why_no_derivative
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import Array, arrays_in, replaced
 from customop.testing.inputs.search import NOISY
-from customop.testing.quiet import Fault
 
 # Kernels often take another way from a power of two on, such as 1,024 or 65,536. These
 # lengths lie behind it and are not multiples of the width of a vector. Keys are axes.

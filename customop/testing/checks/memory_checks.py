@@ -14,12 +14,13 @@ import numpy as np
 from customop.arrays.nested import flat
 from customop.core.samples import Sample
 from customop.testing.checks.session import Session, same_runs
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import (
     Array,
     map_values,
 )
 from customop.testing.inputs.templates import call_of
-from customop.testing.quiet import Fault, about_to_run
+from customop.testing.quiet import about_to_run
 
 # The bytes around an array. As a float they are nan, as an integer -1.
 _POISON: Final = 0xFF

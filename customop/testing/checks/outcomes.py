@@ -7,6 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from customop.testing.checks.check_jobs import (
     PATIENCE,
     Done,
     both,
-    check_all,
+    checks_of,
     clock,
     crash_fault,
     done_of,
@@ -58,6 +59,7 @@ from customop.testing.processes.child import (
     Crash,
     Send,
     SpawnedChild,
+    Worker,
     is_spawned,
     start_clock,
     travels,
@@ -74,7 +76,6 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     The others run in a child at the same time.
     """
     here = _run_here(session, checks)
-    session.plan(len(here))
     parts = [c.rest if c.name in here else c.whole for c in checks]
     others = [part for part in parts if part is not None]
     if CAN_FORK:
@@ -82,6 +83,7 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     with (_Forked if CAN_FORK else _Spawned)(session, others) as apart:
         with random_state_kept():  # meanwhile the child works
             apart.begin()
+            session.plan(c.cost(session.op) for c in checks if c.name in here)
             own = _done_ahead(apart, [c for c in checks if c.name in here])
         is_over = False
         for check, part in zip(checks, parts, strict=True):
@@ -139,7 +141,7 @@ class _Apart(ABC):
         self.knows_hang = False
         # Why no check can run in a child, or "".
         self.reason = ""
-        self.child: Child | SpawnedChild | None = None
+        self.child: Worker | None = None
         self.messages: Iterator[Any] = iter(())
         self.is_new = False
         # Whether the child may serve the next call of opcheck.
@@ -290,19 +292,17 @@ class _Forked(_Apart):
             return
         child, self.world = found
         try:
-            child.ask(serve, self.session, names_of(self.left))
+            child.ask(serve, self.session, names_of(self.left), 0.0, False)
         except ChildGoneError:
             child.close()
             return
         self.child, self.messages = child, self._served(child)
 
     def _served(self, child: Child) -> Iterator[Any]:
-        """Yield the outcomes that `serve` sends in one message."""
+        """Yield the outcomes that a kept child sends, if it is like this process."""
         messages = child.messages()
-        effects, found = next(messages, (None, ()))
-        if has_effects(self.session, effects):
-            yield from [(True, Done(*done), None) for done in found]
-        yield from messages
+        if has_effects(self.session, *next(messages, (None,))):
+            yield from messages
 
     def start(self) -> None:
         """Run the remaining checks in a new child."""
@@ -323,10 +323,7 @@ class _Forked(_Apart):
 
     def keep(self, child: Child) -> bool:
         """Keep a child that waits for work; return False if it has to end."""
-        if self.world is None:
-            return False
-        child_reuse.give_back(child, self.world)
-        return True
+        return self.world is not None and child_reuse.give_back(child, self.world)
 
     def repeat(self, check: Check) -> tuple[Sample | None, Crash | None]:
         """Repeat a check in a new child; return its last sample, and how it crashed."""
@@ -388,15 +385,7 @@ def last_before_crash(
             work()
 
     with Child(watch, patience) as child:
-        return _last_of(child), child.crash
-
-
-def _last_of(child: Child | SpawnedChild) -> Any:
-    """Return the last message of a child about its work, or None."""
-    last = None
-    for message in child.messages():
-        last = message
-    return last
+        return child.last(), child.crash
 
 
 # ---- inputs for an operator, found in a child ----
@@ -436,19 +425,15 @@ def search(send: Send, op: Operator[..., Any], tells: bool) -> None:
 
 def _sought_by_kept(op: Operator[..., Any]) -> list[Any]:
     """Ask the kept child for inputs; return nothing if there is none or it fails."""
-    taken = child_reuse.taken(op)
-    if taken is None:
+    child, world = child_reuse.taken(op) or (None, None)
+    if child is None or world is None:
         return []
-    child, world = taken
-    try:
+    found = []
+    with suppress(Exception):  # a new child will see it too
         child.ask(search, op, False)
         found = list(child.messages())
-    except Exception:  # noqa: BLE001  # a new child will see it too
-        found = []
-    if child.is_waiting:
-        child_reuse.give_back(child, world)
+    if child_reuse.give_back(child, world):
         return found
-    child.close()
     return []
 
 
@@ -459,14 +444,11 @@ def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
     child.start()
     try:
         found = list(child.messages())
-    except BaseException:
-        child.close()
-        raise
-    if child.crash is not None:
-        child.close()
+    finally:
+        is_well = child_reuse.give_back(child, world)
+    if not is_well and child.crash is not None:
         last, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
         raise _search_fault(op, check, child.crash, last)
-    child_reuse.give_back(child, world)
     return found
 
 
@@ -478,7 +460,7 @@ def _sought_elsewhere(op: Operator[..., Any], check: Check) -> list[Any]:
     with child:
         try:
             child.ask(is_same, op, _table_of(op))
-            is_there = _only(child)
+            is_there = child.last()
         except Exception:  # noqa: BLE001  # the checks will say why, in the table
             is_there = False
         if not is_there:
@@ -488,8 +470,8 @@ def _sought_elsewhere(op: Operator[..., Any], check: Check) -> list[Any]:
     if child.crash is None:
         return found
     with SpawnedChild(with_main=child.with_main, patience=PATIENCE) as again:
-        again.ask(search, op, True)
-        last = _last_of(again)
+        again.ask(search, op, True, at_once=True)
+        last = again.last()
     raise _search_fault(op, check, again.crash or child.crash, last)
 
 
@@ -513,9 +495,10 @@ def warm_up(checks: Iterable[Check]) -> None:
     """Run checks once on one of our own operators, which is known to be right.
 
     The checks call NumPy functions, whose operators and rules are compiled on first
-    use. That takes 9 ms, and a child would lose the compiled code when it ends.
+    use. That takes 9 ms, and a child would lose the compiled code when it ends. What
+    runs here, without a child, are those of the table, whatever has their names.
     """
-    cold = [check for check in checks if check.name not in _warm]
+    cold = checks_of(names_of(c for c in checks if c.name not in _warm))
     if not cold or open_modes:  # open modes would see these calls
         return
     # Compile zeros_like too: gradients that vanish use it, and a product has none.
@@ -587,9 +570,15 @@ class _Spawned(_Apart):
         """Ask the child to run the checks; return why it cannot, or ""."""
         op = self.session.op
         child.ask(is_same, op, _table_of(op))
-        if not _only(child):
+        is_same_there = child.last()
+        if child.crash is not None:
+            raise ChildGoneError
+        if not is_same_there:
             return "has other rules for it: some are registered as the program runs"
-        child.ask(check_all, self.session, names_of(self.left), self.patience)
+        names = names_of(self.left)
+        child.ask(
+            *(serve, self.session, names, self.patience, self.is_new), at_once=True
+        )
         self.messages = child.messages()
         effects = next(self.messages, None)
         if effects is None or not has_effects(self.session, *effects):
@@ -606,8 +595,9 @@ class _Spawned(_Apart):
         close_waiting()
         child, _ = _child_for(self.session.op)
         with child:
-            child.ask(repeat, self.session, names_of([check]), self.patience)
-            return _last_of(child), child.crash
+            names = names_of([check])
+            child.ask(repeat, self.session, names, self.patience, at_once=True)
+            return child.last(), child.crash
 
     def instead(self, check: Check) -> Done:
         """Run a check here, and say why."""
@@ -628,14 +618,6 @@ _HERE: Final = (
     "in this process, which a crash would end: there is no safe fork here, and a new"
     " process {}"
 )
-
-
-def _only(child: SpawnedChild) -> Any:
-    """Return the only message that a child sends for its work."""
-    found = list(child.messages())
-    if child.crash is not None:
-        raise ChildGoneError
-    return found[0]
 
 
 # ---- whether another process can have an operator ----

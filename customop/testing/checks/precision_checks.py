@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from customop.testing.checks.session import Run, Session, arrays_of
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import Array, map_values
-from customop.testing.quiet import Fault
 
 # How many samples are looked at.
 _SAMPLES: Final = 3

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import gc
 import locale
+import math
 import os
 import random
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ from customop.core.shape_guards import argument_check
 from customop.errors import OpCheckError, innermost
 from customop.schema.tags import Tag
 from customop.testing.close import assert_close
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import (
     CONSTANT,
     fresh,
@@ -41,7 +43,6 @@ from customop.testing.inputs.search import Oracle
 from customop.testing.inputs.templates import call_of
 from customop.testing.quiet import (
     Allowance,
-    Fault,
     OutOfTimeError,
     about_to_run,
     numpy_state,
@@ -92,14 +93,16 @@ class Session:
         "atol",
         "began",
         "by_content",
-        "checks_left",
+        "costs_left",
         "fixed",
         "has_overwritten",
         "is_given",
         "is_kept",
         "keeps_shapes",
+        "left_out",
         "notes",
         "op",
+        "pace",
         "rtol",
         "samples",
         "seconds_left",
@@ -117,6 +120,7 @@ class Session:
         start: KernelState | None = None,
         begins_later: bool = False,
         began: float | None = None,
+        pace: float = 0.0,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
@@ -132,8 +136,12 @@ class Session:
         self.began: float = perf_counter() if began is None else began
         # The time of the running check, and what is left for the checks after it.
         self.allowed: Allowance | None = None
-        self.seconds_left: float = float("inf")
-        self.checks_left: int = 1
+        self.seconds_left: float = math.inf
+        self.costs_left: list[Cost] = []
+        # What the checks leave out of the samples, or nothing.
+        self.left_out: str = ""
+        # How long a call takes, as far as is known.
+        self.pace: float = pace
         self.fixed: frozenset[str] = frozenset()
         self.has_overwritten: bool = False
         schema = op.schema
@@ -161,6 +169,7 @@ class Session:
             is_given=self.is_given,
             keeps_shapes=self.keeps_shapes,
             began=self.began,
+            pace=self.pace,
         )
         return made, ()
 
@@ -201,6 +210,13 @@ class Session:
         if self.allowed is not None and self.allowed.is_over(now):
             raise OutOfTimeError
 
+    def affords(self, calls: int) -> bool:
+        """Return whether the running check has time for more calls, and note if not."""
+        if self.allowed is None or self.pace * calls < self.allowed.left():
+            return True
+        self.notes.append(f"the kernel is slow: {calls} calls more are left out")
+        return False
+
     def has_room(self, sample: Sample) -> bool:
         """Return whether there is memory for variations of a sample, and note if not."""
         size = sum(x.nbytes for x in arrays_of(self.bound(sample)))
@@ -222,27 +238,63 @@ class Session:
             for key in [key for key in self._known if key[1] == id(sample)]:
                 del self._known[key]
 
-    def plan(self, checks: int) -> None:
-        """Divide the time that opcheck has left among this many checks.
+    def plan(self, costs: Iterable[Cost]) -> None:
+        """Divide the time that opcheck has left among checks, by their calls.
 
         The search for inputs, and a child that has found a fault, take half at most.
         """
         whole = config.opcheck_seconds
         left = whole - (perf_counter() - self.began)
-        self.seconds_left, self.checks_left = max(left, whole / 2), checks
+        self.seconds_left, self.costs_left = max(left, whole / 2), list(costs)
+        calls = sum(cost.calls for cost in self.costs_left)
+        if self.pace * calls > self.seconds_left / _PARTS:
+            self._note_pace()
+        one, count = self.pace * calls, len(self.samples)
+        few = max(1, int(self.seconds_left / one)) if one else count
+        if few < count:
+            self.samples = self.samples[:few]
+            self.left_out = f"the kernel is slow: inputs checked are {few} of {count}"
+
+    def _note_pace(self) -> None:
+        """Time a call again: the search counts fakes, and a first call may compile."""
+        start = perf_counter()
+        with suppress(Exception):  # the checks report it
+            self.call(self.values(self.samples[0]))
+            self.pace = perf_counter() - start
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Give the check inside the block its share of the time that is left."""
-        # Between equal shares and a third of what is left, since most checks take less.
-        count = max(1, self.checks_left)
-        share = self.seconds_left * (1 / count + 1 / min(count, _PARTS)) / 2
+    def timed(self, cost: Cost) -> Iterator[None]:
+        """Give the check inside the block its share of the time that is left.
+
+        This is what one input costs each check, in proportion; or more, as most checks
+        take less, if enough remains for one input of each check after it.
+
+        Raises
+        ------
+        OutOfTimeError
+            If one input would take the time of checks after it that find more.
+        """
+        left, needed, after = self.seconds_left, self.pace * cost.calls, self.costs_left
+        count = max(1, len(after))
+        with suppress(ValueError):  # a check that was not planned
+            after.remove(cost)
+        kept = sum(c.calls for c in after if c.worth > cost.worth)
+        if after and needed > max(0.0, left - self.pace * kept):
+            raise OutOfTimeError(
+                f"a call takes {self.pace:.2g} s, and one input {cost.calls} calls"
+            )
+        # Between equal shares and a third of what is left.
+        more = left * (1 / count + 1 / min(count, _PARTS)) / 2
+        calls = sum(c.calls for c in after)
+        more = min(more, left - self.pace * calls)
+        own = cost.calls + 1  # checks that call nothing ask for the time, too
+        share = max(left * own / (own + calls), more, needed)
+        share = max(min(share, left), config.opcheck_seconds / _LEAST)
         self.allowed = allowed = Allowance(share)
         try:
             yield
         finally:
             self.allowed = None
-            self.checks_left -= 1
             self.seconds_left -= share - allowed.left()
 
     def call(
@@ -414,8 +466,17 @@ class Session:
 _COPIES = 24
 # The part of the time that is left which the first of many checks may take, about.
 _PARTS = 3
+# The part of the whole time that any check gets.
+_LEAST = 200
 # Seed of NumPy's global state before each run of an operator that draws from it.
 _RUN_SEED = 20
+
+
+class Cost(NamedTuple):
+    """About how many calls a check makes for one input, and what these are worth."""
+
+    calls: int
+    worth: float
 
 
 class Run(NamedTuple):

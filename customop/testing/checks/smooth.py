@@ -32,11 +32,12 @@ from customop.testing.checks.session import (
     same_bits,
 )
 from customop.testing.close import Space, Vector, random_vector
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import arrays_in, map_values, replaced
 from customop.testing.inputs.shrink import Longer, longer
 from customop.testing.inputs.variations import SMOOTH, complex_of, specials
 from customop.testing.numeric_derivatives import Problem, has_ties, is_level
-from customop.testing.quiet import Fault, strict_numbers
+from customop.testing.quiet import strict_numbers
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 

@@ -38,10 +38,10 @@ from customop.testing.checks.session import (
     same_bits,
     same_runs,
 )
+from customop.testing.faults import Fault
 from customop.testing.inputs.sample_values import CONSTANT, copy_leaf, map_values
 from customop.testing.inputs.search import Oracle, announced, outcome_of
 from customop.testing.inputs.variations import byte_order_note, dtypes, layouts
-from customop.testing.quiet import Fault
 
 # ---- test_layouts ----
 

@@ -85,11 +85,17 @@ def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
 def _found(op: Operator[..., Any], count: int, seed: int) -> list[Sample]:
     found = patterns_of(op)
     oracle = Oracle(op, uses_fake=found.uses_fake)
+    if found.was_slow:
+        count = min(count, _SAMPLES_OF_SLOW)
     trials = _accepted(oracle, _trials(found.patterns), count, seed)
     if not trials:
         raise _none_found(op, oracle.error)
     trials.sort(key=lambda trial: trial.size)
     return [call_of(op.schema, t.row(t.arrays(seed), seed)) for t in trials]
+
+
+# How many samples of a slow kernel are looked for.
+_SAMPLES_OF_SLOW = 3
 
 
 def patterns_of(op: Operator[..., Any]) -> Patterns:

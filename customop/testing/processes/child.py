@@ -20,6 +20,7 @@ import sysconfig
 import tempfile
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -63,6 +64,137 @@ class ChildGoneError(Exception):
     """A child that was waiting for work has ended."""
 
 
+# ---- a child with a queue of jobs, and one of what it sends ----
+
+# What a child does: ``job(send, *args)``.
+Job: TypeAlias = Callable[..., None]
+
+
+class Worker(ABC):
+    """A child process that does jobs in turn, for a ``with`` block or until `close`.
+
+    Leaving the block ends the child and all processes it started.
+
+    Attributes
+    ----------
+    crash : Crash or None
+        How the child ended, if not by finishing its work.
+    is_waiting : bool
+        Whether it has done its work and waits for more.
+    """
+
+    __slots__ = ("_patience", "crash", "is_waiting")
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self.crash: Crash | None = None
+        self.is_waiting: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the child and all processes that it started."""
+
+    def ask(self, job: Job, *args: Any, at_once: bool = False, **named: Any) -> None:
+        """Give a job to the waiting child; `messages` yields the results.
+
+        Parameters
+        ----------
+        job : callable
+            A function of a module: ``job(send, *args)`` runs in the child.
+        *args : object
+            Arguments for `job`, sent as copies. The job has to start its own clock.
+        at_once : bool
+            Whether each result is sent at once, so that a crash leaves those before it;
+            else all are sent in one piece, which takes a tenth of the time.
+
+        Raises
+        ------
+        ChildGoneError
+            If the child has ended meanwhile.
+        """
+        self.is_waiting = False
+        try:
+            self._give(self._packed((job, args, at_once)))
+        except OSError:
+            raise ChildGoneError from None
+
+    def messages(self) -> Iterator[Any]:
+        """Yield what the child sends for a job. After a crash, `crash` says how."""
+        while block := self._next():
+            for message in self._unpacked(block):
+                match message:
+                    case Ended():
+                        self.is_waiting = message.error is None
+                        message.check()
+                        return
+                    case Crash():
+                        self.crash = message
+                        return
+                yield message
+        self.crash = crash_of(*self._end(), self._patience)
+
+    def last(self) -> Any:
+        """Return the last message about a job, or None."""
+        last = None
+        for message in self.messages():
+            last = message
+        return last
+
+    def _packed(self, value: Any) -> bytes:
+        return dumps(value)
+
+    def _unpacked(self, block: bytes) -> Any:
+        return loads(block)
+
+    @abstractmethod
+    def _give(self, block: bytes) -> None:
+        """Write a block to the child."""
+
+    @abstractmethod
+    def _next(self) -> bytes:
+        """Return the next block of the child, or b"" if it has ended."""
+
+    @abstractmethod
+    def _end(self) -> tuple[int, str]:
+        """Wait for the end of the child; return its exit code and its last words."""
+
+
+def _framed(block: bytes) -> bytes:
+    return len(block).to_bytes(_PREFIX, "little") + block
+
+
+def _do_jobs(
+    next_job: Callable[[], Any],
+    write: Callable[[list[Any]], None],
+    result: Ended | Crash,
+) -> None:
+    """Do jobs in a child until there are no more, or one fails."""
+    is_well = result == Ended()
+    while is_well and (found := next_job()) is not None:
+        job, args, at_once = found
+        sent: list[Any] = []
+        send = _one_by_one(write) if at_once else sent.append
+        ended = result_of(lambda send: job(send, *args), send)  # noqa: B023  # called at once
+        start_clock(0.0)
+        write([*sent, ended])
+        is_well = ended == Ended()
+
+
+def _one_by_one(write: Callable[[list[Any]], None]) -> Send:
+    return lambda value: write([value])
+
+
 # ---- a forked child that runs what may crash ----
 
 # Held while a new pipe's end is open in this process: a child that another thread forks
@@ -70,42 +202,24 @@ class ChildGoneError(Exception):
 _forking = free_after_fork(threading.RLock())
 
 
-class Child:
-    """A forked child of this process, for a ``with`` block or until `close`.
+class Child(Worker):
+    """A forked child of this process.
 
     The child has copies of everything. Whatever it writes, prints, draws or breaks
-    stays inside it. Leaving the block ends the child and all processes it started.
-
-    After its work it waits a few seconds for more work; see `ask`.
+    stays inside it. After its work it waits a few seconds for more; see `ask`.
 
     Parameters
     ----------
     work : callable
-        ``work(send)`` runs in the child; the parent receives what it sends.
+        The first job: ``work(send)`` runs in the child, which sends each result at once.
     patience : float
         Seconds after which the system ends the child, unless it calls `start_clock` again.
     shared : iterable
         Values that this process keeps alive until the end. The child can send them even
         if they cannot be pickled.
-
-    Attributes
-    ----------
-    crash : Crash or None
-        How the child ended, if not by finishing its work.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_errors",
-        "_jobs",
-        "_patience",
-        "_pid",
-        "_pipe",
-        "_shared",
-        "_work",
-        "crash",
-        "is_waiting",
-    )
+    __slots__ = ("_buffer", "_errors", "_jobs", "_pid", "_pipe", "_shared", "_work")
 
     def __init__(
         self,
@@ -113,12 +227,10 @@ class Child:
         patience: float,
         shared: Iterable[Any] = (),
     ) -> None:
+        super().__init__(patience)
         self._work = work
         self._shared = {id(value): value for value in shared}
-        self._patience = patience
         self._buffer = bytearray()
-        self.crash: Crash | None = None
-        self.is_waiting: bool = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -143,14 +255,6 @@ class Child:
         with suppress(OSError):  # the child does the same; either may come first
             os.setpgid(self._pid, self._pid)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the child and all processes that it started."""
         os.close(self._pipe)
@@ -173,18 +277,11 @@ class Child:
             self._jobs.close()
             limits.apply(self._errors)
             limits.start_clock(self._patience)
-            result = result_of(
-                self._work, lambda found: _write(pipe, self._message(found))
-            )
+            result = result_of(self._work, lambda value: self._write(pipe, [value]))
             limits.start_clock(0.0)
-            _write(pipe, self._message(result))
+            self._write(pipe, [result])
             self._shared = {}  # later work gets its own copies
-            while result == Ended() and (work := _next_work(jobs)) is not None:
-                # Sent in one piece, since the parent needs it only when all is done.
-                found = bytearray()
-                result = result_of(work, lambda v: found.extend(self._message(v)))  # noqa: B023  # called at once
-                limits.start_clock(0.0)
-                _write(pipe, found + self._message(result))
+            _do_jobs(lambda: _next_job(jobs), lambda v: self._write(pipe, v), result)
             status = 0
         except BaseException:
             os.write(2, traceback.format_exc().encode())  # for `crash`
@@ -192,82 +289,39 @@ class Child:
         finally:
             os._exit(status)
 
-    def _message(self, value: Any) -> bytes:
-        block = dumps(value, self._shared)
-        return len(block).to_bytes(_PREFIX, "little") + block
+    def _write(self, pipe: int, messages: list[Any]) -> None:
+        left = memoryview(_framed(dumps(messages, self._shared)))
+        while left:
+            left = left[os.write(pipe, left) :]
 
     # ---- in the parent ----
 
-    def ask(self, work: Callable[..., None], *args: Any) -> None:
-        """Give more work to the waiting child; `messages` yields the results.
+    def _give(self, block: bytes) -> None:
+        # With a pipe, the default effect of SIGPIPE would end this process.
+        self._jobs.sendall(_framed(block), socket.MSG_NOSIGNAL)
 
-        Parameters
-        ----------
-        work : callable
-            A function of a module: ``work(send, *args)`` runs in the child.
-        *args : object
-            Arguments for `work`, sent as copies. The work has to start its own clock.
+    def _unpacked(self, block: bytes) -> Any:
+        return loads(block, self._shared)
 
-        Raises
-        ------
-        ChildGoneError
-            If the child has ended meanwhile.
-        """
-        self.is_waiting = False
-        block = dumps((work, args))
-        try:
-            # With a pipe, the default effect of SIGPIPE would end this process.
-            self._jobs.sendall(
-                len(block).to_bytes(_PREFIX, "little") + block, socket.MSG_NOSIGNAL
-            )
-        except OSError:
-            raise ChildGoneError from None
+    def _end(self) -> tuple[int, str]:
+        return self._reap(), _text_in(self._errors)
 
-    def messages(self) -> Iterator[Any]:
-        """Yield what the child sends until it ends. After a crash, `crash` says how."""
-        while True:
-            message = self._next()
-            if message is None:
-                code = self._reap()
-                self.crash = crash_of(code, _text_in(self._errors), self._patience)
-                return
-            match message:
-                case Ended():
-                    message.check()
-                    self.is_waiting = True
-                    return
-                case Crash():
-                    self.crash = message
-                    return
-            yield message
-
-    def _next(self) -> Any:
-        """Return the next message, or None if the child has ended."""
+    def _next(self) -> bytes:
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         is_over = False
         while True:
-            found = self._taken()
-            if found is not None:
+            if found := _taken_from(self._buffer):
                 return found
             if poll.poll(0 if is_over else _MILLISECONDS):
                 block = os.read(self._pipe, _BLOCK)
                 self._buffer += block
                 if not block:
-                    return None
+                    return b""
             elif is_over:
-                return None
+                return b""
             else:  # a process started by the child may hold the pipe open
                 is_over = self._has_ended()
-
-    def _taken(self) -> Any:
-        """Return the first message in the buffer, or None if it is incomplete."""
-        end = _PREFIX + int.from_bytes(self._buffer[:_PREFIX], "little")
-        if len(self._buffer) < max(end, _PREFIX + 1):
-            return None
-        block = bytes(self._buffer[_PREFIX:end])
-        del self._buffer[:end]
-        return loads(block, self._shared)
 
     def _has_ended(self) -> bool:
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -284,10 +338,14 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
-def _write(pipe: int, message: bytes | bytearray) -> None:
-    left = memoryview(message)
-    while left:
-        left = left[os.write(pipe, left) :]
+def _taken_from(buffer: bytearray) -> bytes:
+    """Take the first block out of a buffer; return b"" if it is incomplete."""
+    end = _PREFIX + int.from_bytes(buffer[:_PREFIX], "little")
+    if len(buffer) < max(end, _PREFIX + 1):
+        return b""
+    block = bytes(buffer[_PREFIX:end])
+    del buffer[:end]
+    return block
 
 
 def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:
@@ -305,22 +363,19 @@ def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:
 _IDLE = 2.0
 
 
-def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
-    """Return the next work for this child, or None if none comes in time."""
+def _next_job(jobs: socket.socket) -> Any:
+    """Return the next job for this child, or None if none comes in time."""
     found = bytearray()
     poll = select.poll()
     poll.register(jobs, select.POLLIN)
-    while True:
-        end = _PREFIX + int.from_bytes(found[:_PREFIX], "little")
-        if len(found) >= max(end, _PREFIX + 1):
-            work, args = loads(bytes(found[_PREFIX:end]))
-            return lambda send: work(send, *args)
+    while not (block := _taken_from(found)):
         if not poll.poll(1000 * _IDLE):
             return None
-        block = jobs.recv(_BLOCK)
-        if not block:
+        part = jobs.recv(_BLOCK)
+        if not part:
             return None
-        found += block
+        found += part
+    return loads(block)
 
 
 def start_clock(seconds: float) -> None:
@@ -396,10 +451,10 @@ main()
 """
 
 
-class SpawnedChild:
-    """A new process that waits for work, for a ``with`` block or until `close`.
+class SpawnedChild(Worker):
+    """A new process that waits for jobs.
 
-    Work and results are pickled by name. Nothing else is shared with this process.
+    Jobs and results are pickled by name. Nothing else is shared with this process.
 
     Parameters
     ----------
@@ -410,18 +465,13 @@ class SpawnedChild:
 
     Attributes
     ----------
-    crash : Crash or None
-        How the child ended, if not by finishing its work.
-    is_waiting : bool
-        Whether it waits for work.
     with_main : bool
     """
 
     def __init__(self, *, with_main: bool, patience: float) -> None:
-        self.crash: Crash | None = None
-        self.is_waiting: bool = True
+        super().__init__(patience)
+        self.is_waiting = True
         self.with_main: bool = with_main
-        self._patience = patience
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  # our own
             [sys.executable, "-c", _RUN.format(path=sys.path)],
@@ -434,18 +484,7 @@ class SpawnedChild:
         data = spawn.get_preparation_data("opcheck")
         left_out = ("authkey",) if with_main else ("authkey", *_MAIN)
         data = {key: value for key, value in data.items() if key not in left_out}
-        self._write(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._give(self._packed(data))
 
     def close(self) -> None:
         """End the child and all processes that it started."""
@@ -458,19 +497,13 @@ class SpawnedChild:
                 with contextlib.suppress(OSError):
                     file.close()
 
-    def ask(self, work: Callable[..., None], *args: Any) -> None:
-        """Give work to the child; see `Child.ask`."""
-        self.is_waiting = False
-        self._write((work, args))
+    def _packed(self, value: Any) -> bytes:
+        return dumps(value, by_name=True)
 
-    def _write(self, value: Any) -> None:
-        block = dumps(value, by_name=True)
+    def _give(self, block: bytes) -> None:
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(len(block).to_bytes(_PREFIX, "little") + block)
-            self._process.stdin.flush()
-        except OSError:
-            raise ChildGoneError from None
+        self._process.stdin.write(_framed(block))
+        self._process.stdin.flush()
 
     def _read(self) -> None:
         """Queue incoming messages in a thread: not every system can wait for pipes."""
@@ -480,20 +513,8 @@ class SpawnedChild:
                 self._found.put(block)
         self._found.put(b"")
 
-    def messages(self) -> Iterator[Any]:
-        """Yield what the child sends until its work is done; see `Child.messages`."""
-        while block := self._next():
-            message = loads(block)
-            if isinstance(message, Ended):
-                self.is_waiting = True
-                message.check()
-                return
-            if isinstance(message, Crash):
-                self.crash = message
-                return
-            yield message
-        code = self._process.wait()
-        self.crash = crash_of(code, self._text(), self._patience)
+    def _end(self) -> tuple[int, str]:
+        return self._process.wait(), self._text()
 
     def last_words(self) -> str:
         """Return the last line that the child wrote."""
@@ -535,27 +556,20 @@ def main() -> NoReturn:
     use_names_only()
     jobs, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
 
-    def send(value: Any) -> None:
-        block = dumps(value)
-        out.write(len(block).to_bytes(_PREFIX, "little") + block)
+    def write(messages: list[Any]) -> None:
+        out.write(_framed(dumps(messages)))
         out.flush()
 
     apply_limits(2)
     data = loads(_block_from(jobs))
-    begun = result_of(lambda send: spawn.prepare(data), send)
-    while block := _block_from(jobs):
-        if begun != Ended():  # the main script cannot be imported
-            send(begun)
-            continue
-        work, args = loads(block)
-        done = result_of(partial(_run, work, args), send)
-        start_clock(0.0)
-        send(done)
+    begun = result_of(lambda send: spawn.prepare(data), write)
+    if begun != Ended():  # the main script cannot be imported
+        _block_from(jobs)
+        write([begun])
+    _do_jobs(
+        lambda: loads(block) if (block := _block_from(jobs)) else None, write, begun
+    )
     os._exit(0)
-
-
-def _run(work: Callable[..., None], args: Sequence[Any], send: Send) -> None:
-    work(send, *args)
 
 
 # ---- how a child ended that did not finish its work ----
