@@ -305,8 +305,55 @@ def _reduce_sent(sent: _Sent) -> tuple[Any, ...]:
 
 def _teach_cloudpickle() -> None:
     for pickler in filter(None, map(sys.modules.get, PICKLERS)):
-        classes: Any = pickler
-        classes.CloudPickler.dispatch_table[_Sent] = _reduce_sent
+        cls: Any = pickler.CloudPickler  # type: ignore[attr-defined]
+        if _Sent not in cls.dispatch_table:
+            cls.dispatch_table[_Sent] = _reduce_sent
+            cls._dynamic_function_reduce = _reduced_with(cls._dynamic_function_reduce)
+
+
+def compare_functions() -> None:
+    """Let functions of a script bring the recipes of the operators of modules they use.
+
+    cloudpickle sends such a function whole, but modules by name.
+    """
+    _cloudpickle()
+    _teach_cloudpickle()
+
+
+def _reduced_with(reduced: Callable[..., Any]) -> Callable[..., Any]:
+    """Return cloudpickle's reduction of a function of a script, with recipes.
+
+    There is no hook for it: cloudpickle asks none of its tables for functions.
+    """
+
+    def reduce(pickler: Any, fn: FunctionType) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = reduced(pickler, fn)
+        # The body of an operator brings the recipes for all of its functions.
+        used = [] if _bodies.is_open else _of_modules([fn])
+        if not used:
+            return found
+        make, args, state, items, pairs, set_state = found
+        more = state, set_state, [recipe_of(op) for op in used]
+        return make, args, more, items, pairs, _set_compared
+
+    return reduce
+
+
+def _set_compared(fn: FunctionType, state: tuple[Any, ...]) -> None:
+    """Complete a function that was sent; if an operator differs here, it raises when called."""
+    own, set_state, recipes = state
+    set_state(fn, own)
+    try:
+        for recipe in recipes:
+            recipe.find()
+    except Exception as error:  # noqa: BLE001  # whatever the import of a module raises
+        error.add_note(f"  used by {fn.__qualname__}")
+        fn.__code__ = _raising.__code__.replace(co_freevars=fn.__code__.co_freevars)
+        fn.__defaults__, fn.__kwdefaults__ = None, {"customop_error": error}
+
+
+def _raising(*_: Any, customop_error: Exception, **__: Any) -> Any:
+    raise customop_error.with_traceback(None)
 
 
 def _cloudpickle() -> Any:

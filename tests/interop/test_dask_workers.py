@@ -77,6 +77,9 @@ def kernel(fn, name=""):
     OPERATORS[name] = op.register_fake(lambda x: co.fake_like(x))
     return op
 
+def call_inner(x):
+    return inner(x)
+
 @functools.lru_cache
 def remembered(n):
     return n * {factor}
@@ -198,6 +201,48 @@ def inside():
     return op
 
 
+def plain(x):
+    return apart.code(x)
+
+
+def plain_equal(x):
+    return apart.equal(x)
+
+
+def through_plain(x):
+    return plain(x) if x.size else through_plain(x)
+
+
+def through_name(x):
+    return co.ops.apart.code(x)
+
+
+def nested(x):
+    shift = 0.0
+    return (lambda y: apart.code(y) + shift)(x)
+
+
+def closing(k):
+    return lambda x, *, shift=0.0: apart.code(x) * k + shift
+
+
+def closing_equal(k):
+    return lambda x, *, shift=0.0: apart.equal(x) * k + shift
+
+
+class Model:
+    def run(self, x):
+        return apart.code(x)
+
+
+def through_module(x):
+    return reaching.call_inner(x)
+
+
+def through_equal_module(x):
+    return reaching_equal.call_inner(x)
+
+
 def main():
     client = distributed.Client(sys.argv[1], timeout=60)
     lazy, local = da.from_array(X, chunks=2), inside()
@@ -221,6 +266,23 @@ def main():
         return reaching_equal.OPERATORS["constant"](lazy).compute()
 
     programs = {
+        # First, before an operator is sent.
+        "plain": lambda: client.submit(plain, X).result(),
+        "plain_blocks": lambda: lazy.map_blocks(plain, dtype=float).compute(),
+        "plain_delayed": lambda: dask.delayed(plain)(X).compute(),
+        "plain_equal": lambda: client.submit(plain_equal, X).result(),
+        "plain_equal_blocks": lambda: lazy.map_blocks(plain_equal, dtype=float).compute(),
+        "through_plain": lambda: client.submit(through_plain, X).result(),
+        "through_name": lambda: client.submit(through_name, X).result(),
+        "nested": lambda: client.submit(nested, X).result(),
+        "closing": lambda: client.submit(closing(1.0), X, shift=1.0).result(),
+        "closing_equal": lambda: client.submit(closing_equal(1.0), X, shift=1.0).result(),
+        "method": lambda: client.submit(Model().run, X).result(),
+        "gradient_of_module": lambda: client.submit(
+            lambda x: co.grad(lambda y: np.sum(apart.code(y)))(x), X
+        ).result(),
+        "through_module": lambda: client.submit(through_module, X).result(),
+        "through_equal_module": lambda: client.submit(through_equal_module, X).result(),
         "chunks": lambda: slope(lazy).compute(),
         "submit": lambda: client.submit(scale, X).result(),
         "submit_inside": lambda: client.submit(local, X).result(),
@@ -385,6 +447,10 @@ RESULTS = {
     "sent": [0.0, 1.0, 2.0],
     "np": [0.0, 0.0, 0.0],
     "replaced_before": [0.0, 1.0, 2.0],
+    "plain_equal": [0.0, 1.0, 2.0],
+    "plain_equal_blocks": [0.0, 1.0, 2.0],
+    "closing_equal": [1.0, 2.0, 3.0],
+    "through_equal_module": [0.0, 1.0, 2.0],
 }
 
 
@@ -420,6 +486,31 @@ def test_another_operator_on_a_worker_is_an_error(
     """Its schema or its kernel is another one; the error says what differs, and where."""
     for text in (*DIFFERS[name], "in process", "the same version of 'apart'"):
         assert text in found[name]
+
+
+PLAIN = (
+    *("plain", "plain_blocks", "plain_delayed", "through_plain", "through_name"),
+    *("nested", "closing", "method", "gradient_of_module"),
+)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_functions_of_a_script_compare_the_operators_that_they_call(
+    found: dict[str, Any], name: str
+) -> None:
+    """Functions that are sent whole, in every way of dask."""
+    error = found[name]
+    assert isinstance(error, str), error
+    assert error.startswith("RegistrationError: apart::code"), error
+    assert "its kernel differs" in error
+
+
+def test_operators_that_functions_of_modules_call_are_compared(
+    found: dict[str, Any],
+) -> None:
+    """The function of the script calls one of a module, which calls the operator."""
+    assert "reaching::inner" in str(found["through_module"])
+    assert "its kernel differs" in found["through_module"]
 
 
 REACHED = (

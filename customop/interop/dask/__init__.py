@@ -17,6 +17,9 @@ The fake kernel gives the shape and dtype of the result before anything is compu
 other operator with a default kernel gets the dask arrays themselves. A kernel that is
 registered with ``register_kernel("dask")`` is used before all of these.
 
+Functions of a script that workers get bring along what proves that the operators of
+modules that they call, as ``module.op``, are the same there. If not, they raise.
+
 Examples
 --------
 >>> import numpy as np, dask.array as da, customop as co
@@ -37,6 +40,7 @@ from importlib import import_module
 from typing import Any
 
 from customop import register_array_type
+from customop.core.recipes import compare_functions
 from customop.core.table import RuleTable
 from customop.interop.dask.chunk_rules import register_chunks
 
@@ -58,3 +62,5 @@ register_array_type(
     lazy=True,
     derive=_derive,
 )
+
+compare_functions()

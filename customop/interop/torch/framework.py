@@ -53,6 +53,12 @@ NOT_STRIDED: Final = (
     *("MkldnnCPU", "QuantizedCPU"),
 )
 
+
+def type_of_jagged() -> Any:
+    """Return the class of nested tensors with the layout ``torch.jagged``."""
+    return import_module("torch.nested._internal.nested_tensor").NestedTensor
+
+
 _AUTOCAST: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
 

@@ -34,6 +34,7 @@ from customop.interop.torch.framework import (
     no_autocast,
     schema_of,
     torch,
+    type_of_jagged,
 )
 from customop.interop.torch.rule_code import RuleCodes
 from customop.interop.torch.tensors import (
@@ -517,6 +518,13 @@ class Exported:
 
         for key in NOT_STRIDED:
             self._library.impl(name, refuse, key)
+        # Without autograd (torch.inference_mode) the class of jagged tensors is asked.
+        torch.library.register_torch_dispatch(
+            name,
+            type_of_jagged(),
+            lambda mode, fn, types, args=(), kwargs=None: refuse(*args, **kwargs or {}),
+            lib=self._library,
+        )
 
     def _call(self, leaves: Sequence[Any]) -> list[Any]:
         """Call the operator; return the arrays of its result, and None for other parts."""

@@ -593,7 +593,7 @@ class Labelling:
             f"{type(part).__name__}{name} has dims {part.dims} of lengths {part.shape},"
             f" and was to hold an array of shape {tuple(leaf.shape)}",
             do="for batches over a dim call customop.interop.xarray.vmap(fn, dim); for"
-            " Jacobians and Hessians pass the array:"
+            " Jacobians, Hessians and co.compile pass the array:"
             " co.hessian(lambda a: f(x.copy(data=a)).data)(x.data)",
         )
 
