@@ -175,7 +175,8 @@ class Node:
     @property
     def inputs(self) -> list[Node]:
         """The nodes among the arguments, each once and in order."""
-        found = self._all_inputs()
+        kwargs = self._kwargs  # as `_all_inputs`, in one call
+        found = nodes_in((*self._args, *kwargs.values()) if kwargs else self._args)
         return found if len(found) < 2 else [*dict.fromkeys(found)]
 
     def map_inputs(self, fn: Callable[[Node], Any]) -> None:
@@ -411,6 +412,19 @@ class Node:
     def val(self) -> Any:
         """``meta["val"]``; None if there is none."""
         return self._val if self._meta is None else self._meta.get("val")
+
+    @property
+    def place(self) -> Any:
+        """``meta["place"]``; None if there is none."""
+        if self._meta is not None:
+            return self._meta.get("place")
+        return None if self._at is None else place_at(self._at)
+
+    def more_facts(self) -> dict[str, Any]:
+        """Return what `meta` has beside ``"val"`` and ``"place"``."""
+        if self._meta is None and not self._must_run:
+            return {}
+        return {k: v for k, v in self.meta.items() if k not in ("val", "place")}
 
     def note(self, val: Any, at: tuple[CodeType, int] | str | None) -> None:
         """Set the facts that tracing knows; cheap, since `meta` is made later."""

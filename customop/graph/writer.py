@@ -321,6 +321,15 @@ class GraphLines(GraphWriter):
 
     # ---- large graphs ----
 
+    @property
+    def is_large(self) -> bool:
+        """Return whether a graph is too large for one function.
+
+        Sizes are variables of one function.
+        """
+        sizes = self.graph.sizes
+        return self.graph.count > LARGE and not (sizes is not None and sizes.sizes)
+
     def write_nodes(self) -> None:
         """Write the lines of all nodes, or calls of the parts that hold them."""
         if not self.parts:
@@ -346,9 +355,8 @@ class GraphLines(GraphWriter):
         of them, and 5 KB of memory for each line. What one part makes and another takes is
         in a list, until its last use.
         """
-        sizes = self.graph.sizes
-        if self.graph.count <= LARGE or (sizes is not None and sizes.sizes):
-            return  # sizes are variables of one function
+        if not self.is_large:
+            return
         steps = [s for s in self.steps if s[0].op not in (PLACEHOLDER, CONSTANT)]
         parts = [steps[i : i + _PART] for i in range(0, len(steps), _PART)]
         taken = _taken_by(parts)
