@@ -156,7 +156,8 @@ def check_graph(graph: Graph) -> None:
         inputs = node.inputs
         links += len(inputs)
         found = _fault(graph, node, inputs, seen, calls)
-        if found is None and graph.sizes is not None:
+        has_sizes = graph.sizes is not None and (graph.sizes.sizes or not node.is_plain)
+        if found is None and has_sizes:
             found = _fault_of_sizes(node, sizes)
         if found is not None:
             raise fault(node, f"the node '{node.name}' {found.reason}", found.remedy)
@@ -762,7 +763,7 @@ class Graph:
             if is_free and not (sizes and sizes & makes_sizes(node)):
                 self.erase_node(node)
                 count += 1
-            elif self.sizes is not None:
+            elif self.sizes is not None and not node.is_plain:
                 sizes |= sizes_in((*node.args, *node.kwargs.values()))
         return count
 
@@ -825,12 +826,9 @@ class Graph:
         new = Graph()
         new.sizes = self.sizes
         known: dict[Node, Node] = {}
-        for (
-            node
-        ) in self.nodes:  # as `copy_node`; the names are those of one graph already
-            copied = known[node] = Node(new, node.name, node.op, node.target)
-            copied.set_inputs(*node.mapped(known.__getitem__))
-            copied.note_facts_of(node)
+        # As `copy_node`; the names are those of one graph already.
+        for node in self.nodes:
+            copied = known[node] = node.copied(new, known)
             new.enter(copied)
             if node.op == CONSTANT:
                 copied.target = node.name

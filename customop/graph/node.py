@@ -384,6 +384,20 @@ class Node:
         before, after = self._previous, self._next
         before._next, after._previous = after, before  # noqa: SLF001  # of the same class
 
+    def copied(self, graph: Graph, known: Mapping[Node, Node]) -> Node:
+        """Return a node like this one for another graph, whose nodes are in `known`."""
+        new = Node(graph, self._name, self.op, self.target)
+        if not self.is_plain:
+            new.set_inputs(*self.mapped(known.__getitem__))
+        elif self._args:
+            args = [known[v] if type(v) is Node else v for v in self._args]
+            new._args = (*args,)  # of the same class
+            for value in args:
+                if type(value) is Node:
+                    value.users[new] = None
+        new.note_facts_of(self)
+        return new
+
     def erase(self) -> None:
         """Take the node out of its graph: `Graph.erase_node`."""
         self.unlink()
@@ -488,6 +502,11 @@ class Node:
         return self.op == OUTPUT or self.is_checked or not self.is_pure
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether the arguments are nodes and plain constants, without parts."""
+        return not self._kwargs and _SINGLE.issuperset(map(type, self._args))
+
+    @property
     def is_pure(self) -> bool:
         """Return whether the node is not a call that writes, draws or returns nothing."""
         if self.op != CALL:
@@ -500,14 +519,11 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs that a call runs: its target, or graph modules in its arguments."""
-        found: list[Any] = []
-        if not _SINGLE.issuperset(map(type, self._args)):
-            found = [v for v in self._args if type(v) not in _SINGLE]
-        if isinstance(self.target, RuleTable):
-            if not found and not self._kwargs:
-                return []
-        else:
-            found.insert(0, self.target)
+        is_operator = isinstance(self.target, RuleTable)
+        if is_operator and self.is_plain:
+            return []
+        found: list[Any] = [] if is_operator else [self.target]
+        found += [v for v in self._args if type(v) not in _SINGLE]
         found += self._kwargs.values()
         leaves = [leaf for v in found if not _is_single(v) for leaf in flat(v)]
         graphs = [getattr(v, "graph", None) for v in leaves if not _is_single(v)]

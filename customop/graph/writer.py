@@ -216,7 +216,8 @@ class GraphLines(GraphWriter):
 
     def local(self, node: Node) -> str:
         """Return the variable of a node, or the global name of a constant."""
-        return self._locals.get(node.name, node.name)
+        name = node.name
+        return self._locals.get(name, name) if self._locals else name
 
     def bind(self, wanted: str, value: Any) -> str:
         """Return a global name for an object; the same one when it is asked for again."""
@@ -268,9 +269,10 @@ class GraphLines(GraphWriter):
             self.add(text, node)
         else:
             self.add(f"{self.local(node)} = {text}", node)
-        for guard in result_guards(node).values():
-            check = self.bind("check", guard.check)
-            self.add(result_line(self.local(node), guard, check, self.bind))
+        if node.is_checked:
+            for guard in result_guards(node).values():
+                check = self.bind("check", guard.check)
+                self.add(result_line(self.local(node), guard, check, self.bind))
         if self.sizes is not None:
             for line in self.sizes.of_result(node, self.local(node)):
                 self.add(line)

@@ -57,7 +57,7 @@ class DrawWatch:
         search = ValueSearch(_is_source, [fn, *args])
         self._sources = _distinct(search)
         self.reaches: bool = bool(self._sources)
-        given = [*map(id, args)]
+        given = {*map(id, args)}
         self.arrays: list[np.ndarray] = [
             value
             for key, value in search.seen.items()
