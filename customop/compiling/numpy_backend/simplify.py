@@ -89,6 +89,8 @@ class _Numbers:
         self._values: dict[Node, Any] = {}
         # Operator and layouts of a call -> whether it gives the same.
         self._same: dict[Any, bool] = {}
+        # Whether an operand may be such an array, or a broadcast of a smaller one.
+        self._has_any: bool = False
 
     @cached
     def _memory(self) -> Memory:
@@ -100,10 +102,12 @@ class _Numbers:
             return
         name = node.target.qualname
         if name in VIEWS:
+            self._has_any = True
             self._follow_view(node)
         elif name in {"np::full_like", "np::full"}:
+            self._has_any = True
             self._set_number(node, node.values()[1])
-        else:
+        elif self._has_any:
             ufunc = ufunc_of(node.target)
             if ufunc is not None:
                 self._look_at_ufunc(node, ufunc)
