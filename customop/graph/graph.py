@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import takewhile
 from keyword import iskeyword
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
@@ -150,11 +151,13 @@ def check_graph(graph: Graph) -> None:
     seen: dict[Node, None] = {}
     sizes: set[str] = set()
     links = 0
+    calls = _CallChecks()
     for node in graph.nodes:
         inputs = node.inputs
         links += len(inputs)
-        found = _fault(graph, node, inputs, seen)
-        if found is None and graph.sizes is not None:
+        found = _fault(graph, node, inputs, seen, calls)
+        has_sizes = graph.sizes is not None and (graph.sizes.sizes or not node.is_plain)
+        if found is None and has_sizes:
             found = _fault_of_sizes(node, sizes)
         if found is not None:
             raise fault(node, f"the node '{node.name}' {found.reason}", found.remedy)
@@ -170,7 +173,11 @@ def check_graph(graph: Graph) -> None:
 
 
 def _fault(
-    graph: Graph, node: Node, inputs: Sequence[Node], seen: Mapping[Node, None]
+    graph: Graph,
+    node: Node,
+    inputs: Sequence[Node],
+    seen: Mapping[Node, None],
+    calls: _CallChecks,
 ) -> Flaw | None:
     """Return what is wrong with a node, or nothing."""
     if node.graph is not graph:
@@ -182,7 +189,7 @@ def _fault(
         if node not in used.users:
             reason = f"uses '{used.name}', which does not count it as a user"
             return Flaw(reason, _BY_METHODS)
-    return _fault_of_kind(graph, node)
+    return calls.fault(node) if node.op == CALL else _fault_of_kind(graph, node)
 
 
 def _fault_of_sizes(node: Node, known: set[str]) -> Flaw | None:
@@ -241,7 +248,28 @@ def _fault_of_kind(graph: Graph, node: Node) -> Flaw | None:
             f"is an item of {node.args}, must be of a node and an index",
             "write node.args = (node of a list, index)",
         )
-    return _fault_of_call(node) if node.op == CALL else None
+    return None
+
+
+class _CallChecks:
+    """The checks of calls: those that are alike are checked once."""
+
+    def __init__(self) -> None:
+        # Id of an operator, and number of arguments -> whether such calls without keywords are
+        # right, whatever nodes and numbers the arguments are.
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def fault(self, node: Node) -> Flaw | None:
+        """Return what is wrong with a call, or nothing."""
+        if node.kwargs or not _NODES_AND_NUMBERS.issuperset(map(type, node.args)):
+            return _fault_of_call(node)
+        key = id(node.target), len(node.args)
+        if self._known.get(key):
+            return None
+        found = _fault_of_call(node)
+        is_checked = getattr(node.target, "qualname", "") in call_checks
+        self._known[key] = found is None and not is_checked
+        return found
 
 
 def _fault_of_call(node: Node) -> Flaw | None:
@@ -296,6 +324,7 @@ def _named(known: Sequence[str]) -> str:
 
 
 _FOR_ARRAYS = (Node, int, float, complex)
+_NODES_AND_NUMBERS = frozenset(_FOR_ARRAYS)
 
 
 # ---- a graph: the nodes of a program in order, and the constants that they use ----
@@ -361,6 +390,11 @@ class Graph:
     def nodes(self) -> NodeList:
         """The nodes in order."""
         return NodeList(self)
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The inputs in order; they come before the other nodes, which `lint` checks."""
+        return [*takewhile(lambda node: node.op == PLACEHOLDER, self.nodes)]
 
     def __repr__(self) -> str:
         return f"<Graph of {counted(self.count, 'node')}>"
@@ -729,7 +763,7 @@ class Graph:
             if is_free and not (sizes and sizes & makes_sizes(node)):
                 self.erase_node(node)
                 count += 1
-            elif self.sizes is not None:
+            elif self.sizes is not None and not node.is_plain:
                 sizes |= sizes_in((*node.args, *node.kwargs.values()))
         return count
 
@@ -792,12 +826,9 @@ class Graph:
         new = Graph()
         new.sizes = self.sizes
         known: dict[Node, Node] = {}
-        for (
-            node
-        ) in self.nodes:  # as `copy_node`; the names are those of one graph already
-            copied = known[node] = Node(new, node.name, node.op, node.target)
-            copied.set_inputs(*node.mapped(known.__getitem__))
-            copied.note_facts_of(node)
+        # As `copy_node`; the names are those of one graph already.
+        for node in self.nodes:
+            copied = known[node] = node.copied(new, known)
             new.enter(copied)
             if node.op == CONSTANT:
                 copied.target = node.name

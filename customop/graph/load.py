@@ -130,6 +130,8 @@ def check_arguments(
 ) -> None:
     """Raise unless a call has values of the right types for all its parameters."""
     schema = op.schema
+    if not kwargs and _is_usual(schema, args):
+        return
     if len(args) > len(schema.positional):
         raise GraphFileError(
             f"a call of {op.qualname} has {len(args)} arguments",
@@ -155,6 +157,27 @@ def check_arguments(
                 op=op.qualname,
                 parameter=p.name,
             )
+
+
+def _is_usual(schema: Schema, args: Sequence[Any]) -> bool:
+    """Return whether a call has results of calls and numbers for all its arrays alone."""
+    parameters = schema.parameters
+    if len(args) > len(schema.positional):
+        return False
+    for value, p in zip(args, parameters, strict=False):
+        if type(p.type) is not ArrayType:
+            return False
+        if type(value) is Node:
+            if value.op not in _COMPUTED:
+                return False  # it may be a generator
+        elif type(value) not in _PLAIN_NUMBERS:
+            return False
+    rest = parameters[len(args) :]
+    return not rest or all(p.default is not MISSING for p in rest)
+
+
+_COMPUTED = (CALL, ITEM)
+_PLAIN_NUMBERS = frozenset((int, float, complex))
 
 
 def _reason(p: Parameter, given: Mapping[str, Any]) -> str:
@@ -318,9 +341,11 @@ def _read_json(archive: ArchiveReader, limit: int) -> dict[str, Any]:
             do=f"if you trust the file: load_graph(path, limit={size})",
         )
     try:
+        coded = archive.read("graph.json")
+        has_long = _MANY_DIGITS in coded.translate(_DIGITS)
         document = json.loads(
-            archive.read("graph.json").decode("ascii"),
-            parse_int=_parse_int,
+            coded.decode("ascii"),
+            parse_int=_parse_int if has_long else None,
             parse_constant=_refuse_constant,
             object_pairs_hook=_unique,
         )
@@ -337,6 +362,11 @@ def _read_json(archive: ArchiveReader, limit: int) -> dict[str, Any]:
             do="install a newer customop, or save the graph with this one",
         )
     return as_entries(document, "graph.json", f"format version {_TABLES}", "weights")
+
+
+# Without so many digits in a row no number is too long, and Python reads numbers in C.
+_MANY_DIGITS = b"0" * 20
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def _parse_int(text: str) -> int:
@@ -519,9 +549,9 @@ class _Loader:
             module.graph.lint()
         except CustomOpError as error:
             raise GraphFileError(f"the graph is not well made: {error.what}") from error
-        outputs = module.graph.output_node.args[0]
+        inputs, outputs = module.graph.inputs, module.graph.output_node.args[0]
         for spec, count in (
-            (module.in_spec, len(module.inputs)),
+            (module.in_spec, len(inputs)),
             (module.out_spec, len(outputs)),
         ):
             if spec is not None and len(spec.accessors()) != count:
@@ -529,7 +559,7 @@ class _Loader:
                     f"a structure has {len(spec.accessors())} leaves for {count} nodes"
                 )
         spec = module.in_spec
-        if spec is not None and not _is_of_arguments(unflatten(spec, module.inputs)):
+        if spec is not None and not _is_of_arguments(unflatten(spec, inputs)):
             raise GraphFileError("the structure of the inputs is not one of arguments")
 
     # ---- nodes ----

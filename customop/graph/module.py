@@ -220,8 +220,7 @@ class GraphModule:
             return self._replay
         with patient():
             self.graph.lint()
-            inputs = self.inputs
-            self._count = len(inputs)
+            self._count = len(self.graph.inputs)
             self._is_flat = self.in_spec is None or self._is_flat_spec()
             title = f"graph of {self.__name__}"
             if self.in_spec is not None and self._unpack is None:

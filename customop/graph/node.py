@@ -175,7 +175,8 @@ class Node:
     @property
     def inputs(self) -> list[Node]:
         """The nodes among the arguments, each once and in order."""
-        found = self._all_inputs()
+        kwargs = self._kwargs  # as `_all_inputs`, in one call
+        found = nodes_in((*self._args, *kwargs.values()) if kwargs else self._args)
         return found if len(found) < 2 else [*dict.fromkeys(found)]
 
     def map_inputs(self, fn: Callable[[Node], Any]) -> None:
@@ -383,6 +384,20 @@ class Node:
         before, after = self._previous, self._next
         before._next, after._previous = after, before  # noqa: SLF001  # of the same class
 
+    def copied(self, graph: Graph, known: Mapping[Node, Node]) -> Node:
+        """Return a node like this one for another graph, whose nodes are in `known`."""
+        new = Node(graph, self._name, self.op, self.target)
+        if not self.is_plain:
+            new.set_inputs(*self.mapped(known.__getitem__))
+        elif self._args:
+            args = [known[v] if type(v) is Node else v for v in self._args]
+            new._args = (*args,)  # of the same class
+            for value in args:
+                if type(value) is Node:
+                    value.users[new] = None
+        new.note_facts_of(self)
+        return new
+
     def erase(self) -> None:
         """Take the node out of its graph: `Graph.erase_node`."""
         self.unlink()
@@ -411,6 +426,19 @@ class Node:
     def val(self) -> Any:
         """``meta["val"]``; None if there is none."""
         return self._val if self._meta is None else self._meta.get("val")
+
+    @property
+    def place(self) -> Any:
+        """``meta["place"]``; None if there is none."""
+        if self._meta is not None:
+            return self._meta.get("place")
+        return None if self._at is None else place_at(self._at)
+
+    def more_facts(self) -> dict[str, Any]:
+        """Return what `meta` has beside ``"val"`` and ``"place"``."""
+        if self._meta is None and not self._must_run:
+            return {}
+        return {k: v for k, v in self.meta.items() if k not in ("val", "place")}
 
     def note(self, val: Any, at: tuple[CodeType, int] | str | None) -> None:
         """Set the facts that tracing knows; cheap, since `meta` is made later."""
@@ -474,6 +502,11 @@ class Node:
         return self.op == OUTPUT or self.is_checked or not self.is_pure
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether the arguments are nodes and plain constants, without parts."""
+        return not self._kwargs and _SINGLE.issuperset(map(type, self._args))
+
+    @property
     def is_pure(self) -> bool:
         """Return whether the node is not a call that writes, draws or returns nothing."""
         if self.op != CALL:
@@ -486,14 +519,11 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs that a call runs: its target, or graph modules in its arguments."""
-        found: list[Any] = []
-        if not _SINGLE.issuperset(map(type, self._args)):
-            found = [v for v in self._args if type(v) not in _SINGLE]
-        if isinstance(self.target, RuleTable):
-            if not found and not self._kwargs:
-                return []
-        else:
-            found.insert(0, self.target)
+        is_operator = isinstance(self.target, RuleTable)
+        if is_operator and self.is_plain:
+            return []
+        found: list[Any] = [] if is_operator else [self.target]
+        found += [v for v in self._args if type(v) not in _SINGLE]
         found += self._kwargs.values()
         leaves = [leaf for v in found if not _is_single(v) for leaf in flat(v)]
         graphs = [getattr(v, "graph", None) for v in leaves if not _is_single(v)]

@@ -307,7 +307,7 @@ class _Merging:
     def _can_merge(self, node: Node) -> bool:
         if node.op not in (CALL, ITEM, CONSTANT):
             return False
-        return not (node.has_effects or node.must_run or makes_sizes(node))
+        return not (node.must_run or node.has_effects or makes_sizes(node))
 
     def _may_share(self, first: Node, node: Node) -> bool:
         """Return whether users of two nodes may get one array."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from customop.core.observe import open_modes
 from customop.core.rule_kind import COMPOSITE
 from customop.core.rule_makers import again, find_prepare, fixed, has_arrays_first
 from customop.core.table import RuleTable, changing
+from customop.graph.call_table import CallTable, TableRun
 from customop.graph.graph import Graph
 from customop.graph.guards import (
     InputGuard,
@@ -26,11 +28,7 @@ from customop.graph.guards import (
     guard_line,
     guards_of,
 )
-from customop.graph.node import (
-    CALL,
-    PLACEHOLDER,
-    Node,
-)
+from customop.graph.node import Node
 from customop.graph.writer import LITERALS, GraphLines, name_of
 
 # ---- replay: the straight-line Python that runs a graph ----
@@ -49,9 +47,11 @@ def compile_graph(graph: Graph, title: str, where: str = "") -> Replay:
     """
     has_plain = all(is_plain(type(v)) for v in graph.constants.values())
     lines = _ReplayLines(graph, where, is_plain=has_plain)
-    lines.write_parts()
     lines.write_inputs()
-    lines.write_nodes()
+    if lines.is_large:
+        lines.write_calls()
+    else:
+        lines.write_nodes()
     return Replay(title, lines, is_plain=has_plain)
 
 
@@ -64,23 +64,20 @@ class Replay:
 
     Attributes
     ----------
-    code : str
-        Its source: it takes a list of the leaves of all inputs, which it empties so that
-        they are freed early, and returns a list of the leaves of the result.
     nodes : dict
         Line -> the node that it runs.
     """
 
     __slots__ = (
         "_direct",
+        "_lines",
         "_operators",
-        "_parts",
         "_plain",
         "_run",
         "_seen",
-        "_starts",
+        "_table",
+        "_text",
         "_waits",
-        "code",
         "guards",
         "names",
         "nodes",
@@ -90,7 +87,7 @@ class Replay:
 
     def __init__(self, title: str, lines: _ReplayLines, *, is_plain: bool) -> None:
         self.title: str = title
-        self.code: str = lines.text()
+        self._text: str = lines.text()
         self.names: dict[str, Any] = lines.names
         # Global name -> the operator, for those whose kernels may be called directly.
         self._operators: dict[str, RuleTable] = {}
@@ -102,8 +99,9 @@ class Replay:
         # Global name of a check -> the guard. Empty if an input has none.
         self.guards: Mapping[str, InputGuard] = lines.guards
         self.nodes: dict[int, Node] = lines.nodes
-        self._parts: Sequence[str] = lines.parts
-        self._starts: Sequence[int] = lines.starts
+        # Global name of the calls of a large graph, and the table of them.
+        self._table: tuple[str, CallTable] | None = lines.table
+        self._lines: Callable[[], _ReplayLines] = lines.again
         self._run: Any = None
         self._direct: Any = None
         # As `_direct`, but a guard that fails raises `_OtherInputs`.
@@ -112,6 +110,22 @@ class Replay:
         self._seen: int = -1
         # Calls that do not try `_plain`, after one that had other arguments.
         self._waits: int = 0
+
+    @property
+    def code(self) -> str:
+        """Return its source.
+
+        It takes a list of the leaves of all inputs, which it empties so that they are
+        freed early, and returns a list of the leaves of the result. For a large graph,
+        whose calls are the rows of a table, it is written when it is asked for.
+        """
+        if self._table is None:
+            return self._text
+        lines = self._lines()
+        lines.write_parts()
+        lines.write_inputs()
+        lines.write_nodes()
+        return lines.text()
 
     def run(self, leaves: list[Any]) -> list[Any]:
         """Run the graph."""
@@ -146,7 +160,7 @@ class Replay:
 
     def _compile(self) -> Any:
         """Compile the function, when it is first called: 10 us a node."""
-        self._run = generate(self.title, self.code, "forward", self.names, self._starts)
+        self._run = generate(self.title, self._text, "forward", self.names)
         return self._run
 
     def _look_up(self) -> None:
@@ -162,8 +176,9 @@ class Replay:
                 direct = fixed(kernel, constants)
                 is_own = op.namespace == "np"
                 names[name] = direct if is_own else _proven(op, direct, names[name])
-        for name in self._parts:
-            names[name] = FunctionType(names[name].__code__, names)
+        if self._table is not None:
+            name, table = self._table
+            names[name] = TableRun(table, names)
         self._direct = FunctionType(run.__code__, names)
         checks = {name: _PlainOnly(guard) for name, guard in self.guards.items()}
         self._plain = FunctionType(run.__code__, {**names, **checks})
@@ -330,20 +345,30 @@ class _ReplayLines(GraphLines):
         Global name of a check -> the guard of an input; empty if an input has none.
     prepared : dict
         Global name of a kernel -> the operator, and the constants that it has taken.
+    table : (str, CallTable) or None
+        Global name of the calls of a large graph, and the table of them.
+    again : callable
+        Makes the same without a line.
     """
 
     def __init__(self, graph: Graph, where: str, *, is_plain: bool) -> None:
         super().__init__(graph, where)
+        self.table: tuple[str, CallTable] | None = None
+        self.again: Callable[[], _ReplayLines] = partial(
+            _ReplayLines, graph, where, is_plain=is_plain
+        )
         self.guards: dict[str, InputGuard] = {}
         self.prepared: dict[str, Prepared] = {}
         self._is_plain = is_plain
-        self._prepares: dict[Any, bool] = {}
+        # Operator -> the global name that calls it; empty if its kernel may be prepared.
+        self._usual: dict[Any, str] = {}
         self._of_call: dict[tuple[RuleTable, str], str] = {}
+        self._forms: dict[str, str] = {}
 
     def write_inputs(self) -> None:
         """Write the lines that take the inputs and check the guards."""
         self.add("def forward(inputs):", indent="")
-        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        inputs = self.graph.inputs
         named = [(node, self.local(node)) for node in inputs]
         if inputs:
             self.add(f"{', '.join(name for _, name in named)}, = inputs")
@@ -361,11 +386,7 @@ class _ReplayLines(GraphLines):
 
     def _write_apart(self, named: Sequence[tuple[Node, str]]) -> None:
         """Write the line that looks whether written inputs share memory with others."""
-        written = [
-            node.args[0]
-            for node in self.graph.nodes
-            if node.op == CALL and getattr(node.target, "qualname", "") == _ASSIGN
-        ]
+        written = [node for node, _ in named if _is_assigned(node)]
         found = apart_guard([node for node, _ in named], written, self.where)
         if found is not None:
             nodes, guard = found
@@ -373,21 +394,42 @@ class _ReplayLines(GraphLines):
             check = self.bind("check_apart", guard.check)
             self.add(f"{check}({', '.join(names[node] for node in nodes)})")
 
+    def write_calls(self) -> None:
+        """Write the line that runs all calls, which are the rows of a table."""
+        table = CallTable(self.graph, self.called, self.bind)
+        name = self._free("calls")
+        self.names[name] = TableRun(table, self.names)
+        self.table = name, table
+        self.add(f"kept = [{self.locals_of(table.given)}]")
+        self.free(self.graph.inputs)
+        self.add(f"return {name}(kept)")
+
     def call(self, node: Node) -> str:
         """Return the text of a call, with the constants of a prepared kernel behind it."""
-        if not self._is_plain:
-            return super().call(node)
+        if self._is_plain and node.written:
+            return node.written.format(*map(self.value, node.values()))
+        name, arguments = self.called(node)
+        text = f"{name}({', '.join(map(self.value, arguments))})"
+        prepared = self.prepared.get(name)
+        if prepared is None:
+            return text
+        return f"{text}  # {', '.join(map(repr, prepared[1]))}"
+
+    def called(self, node: Node) -> tuple[str, Sequence[Any]]:
+        """Return the global name of what a call calls, and the arguments."""
         op, values = node.target, node.values()
-        if node.written:
-            return node.written.format(*map(self.value, values))
-        if op not in self._prepares:
-            self._prepares[op] = _can_prepare(op)
-        if not self._prepares[op]:
-            return super().call(node)
+        form = node.fact("written") if self._is_plain else None
+        if form:
+            return self._by_python(form, len(values)), values
+        callee = self._usual.get(op)
+        if callee is None:
+            is_prepared = self._is_plain and _can_prepare(op)
+            callee = self._usual[op] = "" if is_prepared else self.callee(op)
+        if callee:
+            return callee, values
         count = len(op.array_slots)
         if len(values) == count or not all(map(_is_literal, values[count:])):
-            return super().call(node)
-        arrays = ", ".join(map(self.value, values[:count]))
+            return self.callee(op), values
         text = ", ".join(map(repr, values[count:]))
         name = self._of_call.get((op, text))
         if name is None:
@@ -395,7 +437,23 @@ class _ReplayLines(GraphLines):
             name = self.bind(name_of(op), _with_constants(op, constants))
             self._of_call[op, text] = name
             self.prepared[name] = op, constants
-        return f"{name}({arrays})  # {text}"
+        return name, values[:count]
+
+    def _by_python(self, form: str, count: int) -> str:
+        """Return the global name of a function that applies an operator of Python."""
+        if form not in self._forms:
+            names = [f"v{i}" for i in range(count)]
+            text = f"def apply({', '.join(names)}):\n    return {form.format(*names)}\n"
+            self._forms[form] = self.bind("apply", generate(form, text, "apply", {}))
+        return self._forms[form]
+
+
+def _is_assigned(node: Node) -> bool:
+    """Return whether a graph writes an input at the end."""
+    return any(
+        getattr(user.target, "qualname", "") == _ASSIGN and user.args[0] is node
+        for user in node.users
+    )
 
 
 def _can_prepare(op: object) -> bool:

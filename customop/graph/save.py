@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:  # it saves itself by the function below
 
 FORMAT = "customop graph"
 VERSION = 1
-# Facts about nodes that have an entry of their own in the file.
-_OWN_FACTS = ("val", "place")
 
 
 def save(
@@ -143,7 +142,7 @@ class _Document:
             name: self._constant(name, value, module)
             for name, value in graph.constants.items()
         }
-        with _Naming(f"the structure of {module.__name__}", module.place):
+        with _naming(f"the structure of {module.__name__}", module.place):
             entry = {
                 "name": one_line(str(module.__name__)),
                 "place": self._place(module.place),
@@ -172,26 +171,32 @@ class _Document:
     # ---- nodes ----
 
     def _node(self, node: Node) -> dict[str, Any]:
-        place = node.meta.get("place")
-        with _Naming(f"the node '{node.name}'", place):
-            found: dict[str, Any] = {"op": node.op, "name": node.name}
-            if node.op == CALL:
-                writer = self._writer_of(node)
-                if writer is not None:
-                    found |= self._function(node, writer)
-                    return found | self._facts(node, place)
-                if isinstance(node.target, RuleTable):
-                    found["target"] = self._operator(node.target)
-                else:  # a graph module
-                    found["target"] = self.values(node.target)
-                self._note_writes(node)
-            elif node.op in (PLACEHOLDER, CONSTANT) and node.target != node.name:
-                found["target"] = node.target
-            if node.args:
-                found["args"] = [self.values(value) for value in node.args]
-            if node.kwargs:
-                found["kwargs"] = {k: self.values(v) for k, v in node.kwargs.items()}
-        return found | self._facts(node, place)
+        found: dict[str, Any] = {"op": node.op, "name": node.name}
+        try:
+            self._add_call(found, node)
+        except NotWritable as error:
+            raise _named(error, f"the node '{node.name}'", node.place) from None
+        self._add_facts(found, node)
+        return found
+
+    def _add_call(self, found: dict[str, Any], node: Node) -> None:
+        """Add what a node calls or names, and its arguments."""
+        if node.op == CALL:
+            writer = self._writer_of(node)
+            if writer is not None:
+                found |= self._function(node, writer)
+                return
+            if isinstance(node.target, RuleTable):
+                found["target"] = self._operator(node.target)
+            else:  # a graph module
+                found["target"] = self.values(node.target)
+            self._note_writes(node)
+        elif node.op in (PLACEHOLDER, CONSTANT) and node.target != node.name:
+            found["target"] = node.target
+        if node.args:
+            found["args"] = [self.values(value) for value in node.args]
+        if node.kwargs:
+            found["kwargs"] = {k: self.values(v) for k, v in node.kwargs.items()}
 
     def _writer_of(self, node: Node) -> CallWriter | None:
         """Return what writes a call of a function that has derivatives of its own."""
@@ -228,21 +233,21 @@ class _Document:
                 ) from error
         return self._functions[key]
 
-    def _facts(self, node: Node, place: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _add_facts(self, found: dict[str, Any], node: Node) -> None:
+        place, val = node.place, node.val
         if place is not None:
             found["place"] = self._place(str(place))
-        val = node.meta.get("val")
         is_itself = node.op == CONSTANT and val is node.graph.constants[node.target]
         if val is not None and not is_itself:
-            with _Naming(f"the value of the node '{node.name}'", place):
+            try:
                 found["value"] = self._val(val)
-        for name, fact in node.meta.items():
-            if name not in _OWN_FACTS:
-                do = f"del node.meta[{name!r}]"
-                with _Naming(f"meta[{name!r}] of the node '{node.name}'", place, do):
-                    found.setdefault("meta", {})[str(name)] = self.values(fact)
-        return found
+            except NotWritable as error:
+                what = f"the value of the node '{node.name}'"
+                raise _named(error, what, place) from None
+        for name, fact in node.more_facts().items():
+            do = f"del node.meta[{name!r}]"
+            with _naming(f"meta[{name!r}] of the node '{node.name}'", place, do):
+                found.setdefault("meta", {})[str(name)] = self.values(fact)
 
     def _val(self, val: Any) -> int:
         """Return the number of a fact about a value: many nodes have the same one."""
@@ -273,7 +278,7 @@ class _Document:
         number = self._objects.setdefault(id(value), len(self._object_entries))
         if number == len(self._object_entries):
             self._kept.append(value)
-            with _Naming(f"the constant '{name}'", _first_place(module, name)):
+            with _naming(f"the constant '{name}'", _first_place(module, name)):
                 self._object_entries.append(self._object(name, value))
         return number
 
@@ -376,26 +381,19 @@ def _first_place(module: GraphModule, name: str) -> str | None:
     return None
 
 
-class _Naming:
-    """A block that says of a value that cannot be written where it is.
+def _named(error: NotWritable, what: str, place: Any, do: str = "") -> GraphFileError:
+    """Return the error that says where a value is that cannot be written."""
+    return GraphFileError(
+        f"{what} cannot be saved: {error}",
+        *([f"traced at {place}"] if place else []),
+        do=do or "capture a function without it, or pass it as an input",
+    )
 
-    There are two for each node, for which a generator would take 2 us more.
-    """
 
-    __slots__ = ("_do", "_place", "_what")
-
-    def __init__(self, what: str, place: Any, do: str = "") -> None:
-        self._what = what
-        self._place = place
-        self._do = do
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, NotWritable):
-            raise GraphFileError(
-                f"{self._what} cannot be saved: {error}",
-                *([f"traced at {self._place}"] if self._place else []),
-                do=self._do or "capture a function without it, or pass it as an input",
-            ) from None
+@contextmanager
+def _naming(what: str, place: Any, do: str = "") -> Iterator[None]:
+    """Say of a value that cannot be written where it is."""
+    try:
+        yield
+    except NotWritable as error:
+        raise _named(error, what, place, do) from None

@@ -216,7 +216,8 @@ class GraphLines(GraphWriter):
 
     def local(self, node: Node) -> str:
         """Return the variable of a node, or the global name of a constant."""
-        return self._locals.get(node.name, node.name)
+        name = node.name
+        return self._locals.get(name, name) if self._locals else name
 
     def bind(self, wanted: str, value: Any) -> str:
         """Return a global name for an object; the same one when it is asked for again."""
@@ -268,9 +269,10 @@ class GraphLines(GraphWriter):
             self.add(text, node)
         else:
             self.add(f"{self.local(node)} = {text}", node)
-        for guard in result_guards(node).values():
-            check = self.bind("check", guard.check)
-            self.add(result_line(self.local(node), guard, check, self.bind))
+        if node.is_checked:
+            for guard in result_guards(node).values():
+                check = self.bind("check", guard.check)
+                self.add(result_line(self.local(node), guard, check, self.bind))
         if self.sizes is not None:
             for line in self.sizes.of_result(node, self.local(node)):
                 self.add(line)
@@ -321,6 +323,15 @@ class GraphLines(GraphWriter):
 
     # ---- large graphs ----
 
+    @property
+    def is_large(self) -> bool:
+        """Return whether a graph is too large for one function.
+
+        Sizes are variables of one function.
+        """
+        sizes = self.graph.sizes
+        return self.graph.count > LARGE and not (sizes is not None and sizes.sizes)
+
     def write_nodes(self) -> None:
         """Write the lines of all nodes, or calls of the parts that hold them."""
         if not self.parts:
@@ -346,9 +357,8 @@ class GraphLines(GraphWriter):
         of them, and 5 KB of memory for each line. What one part makes and another takes is
         in a list, until its last use.
         """
-        sizes = self.graph.sizes
-        if self.graph.count <= LARGE or (sizes is not None and sizes.sizes):
-            return  # sizes are variables of one function
+        if not self.is_large:
+            return
         steps = [s for s in self.steps if s[0].op not in (PLACEHOLDER, CONSTANT)]
         parts = [steps[i : i + _PART] for i in range(0, len(steps), _PART)]
         taken = _taken_by(parts)

@@ -206,10 +206,11 @@ def _pairs(
 
 def type_of(hints: dict[str, Any], name: str) -> SchemaType | None:
     """Return the type that an annotation means; None where it says nothing."""
-    if hints.get(name) is None:
+    hint = hints.get(name)
+    if hint is None or hint is Any:
         return None
     try:
-        return schema_type(hints[name])
+        return schema_type(hint)
     except SchemaError:
         return None
 

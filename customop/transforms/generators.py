@@ -60,7 +60,7 @@ class DrawWatch:
         self._sources = _distinct(search)
         self.reaches: bool = bool(self._sources)
         self.functions: list[FunctionType] = search.functions
-        given = [*map(id, args)]
+        given = {*map(id, args)}
         self.arrays: list[np.ndarray] = [
             value
             for key, value in search.seen.items()

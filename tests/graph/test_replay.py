@@ -141,7 +141,7 @@ def _flat(found: Any) -> list[Any]:
 def test_errors_in_a_part_of_a_large_graph_show_its_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tracebacks have the line of the part, and the user's own."""
+    """Tracebacks have the line of the part where there is code, and the user's own."""
     monkeypatch.setattr(writer, "LARGE", 2)
     monkeypatch.setattr(writer, "_PART", 2)
 
@@ -150,13 +150,84 @@ def test_errors_in_a_part_of_a_large_graph_show_its_lines(
             x = x * 1.0
         return np.linalg.inv(x) + 1.0
 
-    for run in (co.make_fx(f)(np.eye(2)), co.compile(f)):
+    module = co.make_fx(f)(np.eye(2))  # its calls are the rows of a table
+    for run in (module, co.compile(f)):
         run(np.eye(2))
         with pytest.raises(np.linalg.LinAlgError) as caught:
             run(np.zeros((2, 2)))
         text = "".join(traceback.format_exception(caught.value))
-        assert re.search(r"in part_2\n    inv = \w+\(multiply_3", text), text
-        assert f"in the node 'inv', traced at {__file__}:" in text
+        if run is not module:
+            assert re.search(r"in part_2\n    inv = \w+\(multiply_3", text), text
+        assert text.count(f"in the node 'inv', traced at {__file__}:") == 1
+
+
+def test_rows_take_arguments_as_lines_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists, tuples, dicts with arrays inside, keywords, several results, and numbers."""
+    got: list[Any] = []
+
+    @co.custom_op("replay::nested", mutates_args=())
+    def nested(
+        xs: list[np.ndarray],
+        named: dict[str, np.ndarray],
+        sizes: list[int],
+        *,
+        more: np.ndarray | None = None,
+    ) -> np.ndarray:
+        got.append((type(xs), type(sizes), [*named], [*sizes], more is None))
+        sizes.append(3)  # the next call gets a list of its own
+        return xs[0] + named["b"] + len(sizes)
+
+    nested.register_fake(lambda xs, named, sizes, *, more=None: co.fake_like(xs[0]))
+
+    def f(x: Any, y: Any) -> Any:
+        low, high = np.modf(x)
+        total = nested([x, low], {"b": high, "a": y}, [1, 2])
+        total = nested([total], {"b": y}, [1], more=x)
+        joined = np.concatenate([total, y, total])
+        where = np.where(joined > 0.0, joined, -np.inf)
+        last = np.sum(where) ** 2.0 + np.float32(2.0)
+        return {"where": where, "x": x}, [last, total, low, 1.5], None
+
+    args = X, X + 1.0
+    whole = co.make_fx(f)(*args)
+    expected = [whole(*args), whole(*args)]
+    calls = [*got[-2:]]
+    monkeypatch.setattr(writer, "LARGE", 1)
+    rows = co.make_fx(f)(*args)
+    for out in expected:
+        found = rows(*args)
+        assert calls == got[-2:]
+        pairs = zip(co.tree.leaves(found), co.tree.leaves(out), strict=True)
+        for a, b in pairs:
+            assert type(a) is type(b)
+            np.testing.assert_array_equal(a, b)
+        assert found[0]["x"] is args[0]
+
+
+def test_rows_follow_the_way_of_checking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes and settings see each call of a large graph, as those of a small one."""
+    monkeypatch.setattr(writer, "LARGE", 1)
+    module = co.make_fx(lambda x: np.sin(x) * 2.0 + np.cos(x))(X)
+    module(X)
+    with co.profile() as seen:
+        found = module(X)
+    np.testing.assert_array_equal(found, np.sin(X) * 2.0 + np.cos(X))
+    assert all(f"np::{name}" in str(seen) for name in ("sin", "cos", "multiply", "add"))
+    with pytest.raises(co.GuardError):
+        module(X[:1])
+    again = co.make_fx(module)(X)  # with tracers for arguments
+    np.testing.assert_array_equal(again(X), found)
+
+
+def test_a_result_that_must_be_as_traced_is_checked_in_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A graph of which a size depends on data raises for another size."""
+    monkeypatch.setattr(writer, "LARGE", 1)
+    module = co.make_fx(lambda x: np.flatnonzero(x > 0.0) + 1)(np.ones(3))
+    np.testing.assert_array_equal(module(np.ones(3)), [1, 2, 3])
+    with pytest.raises(co.GuardError, match="nonzero"):
+        module(np.array([1.0, 0.0, 1.0]))
 
 
 def test_kernels_that_change_are_seen_by_all_parts(

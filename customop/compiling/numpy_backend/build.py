@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
@@ -43,6 +45,24 @@ Inner = Callable[[GraphModule], GraphModule]
 _IN_TRY: Final = " " * 8
 
 
+class CallWay(NamedTuple):
+    """How the calls of an operator are written.
+
+    Attributes
+    ----------
+    kernel : callable or None
+        The kernel that lines call; None for the operator itself.
+    ufunc : numpy.ufunc or None
+        The same, if it is a ufunc.
+    write : callable or None
+        Gives a shorter text of a call, or None.
+    """
+
+    kernel: Callable[..., Any] | None = None
+    ufunc: np.ufunc | None = None
+    write: Callable[[GraphLines, Node], str | None] | None = None
+
+
 class StraightLines(GraphLines):
     """The function of a graph, with the kernels of NumPy's operators.
 
@@ -63,6 +83,7 @@ class StraightLines(GraphLines):
         self._inner: Inner = inner
         self._of_module: dict[int, GraphModule] = {}
         self.kernels: dict[RuleTable, Any] = {}
+        self._ways: dict[Any, CallWay] = {}
         self._run_of: dict[Node, CallRun] = {}
         self._reuses: dict[Node, Node] = {}
         self._name_of_run: dict[CallRun, str] = {}
@@ -181,21 +202,30 @@ class StraightLines(GraphLines):
     def call(self, node: Node) -> str:
         """Return the text of a call."""
         op = node.target
-        if isinstance(op, RuleTable) and op.qualname in WRITING:
-            return WRITING[op.qualname](self, node) or super().call(node)
-        if not isinstance(op, RuleTable) or not can_be_direct(op):
-            return super().call(node)
-        kernel = self.kernels[op] = kernel_of(op)
-        if kernel is None:
-            return super().call(node)
-        ufunc = ufunc_of(op)
-        if ufunc is not None:
-            return ufunc_text(self, ufunc, node, self._reuses.get(node))
-        write = WRITERS.get(op.qualname)
-        text = write(self, node) if write and builtin_kernel(op) else None
+        way = self._ways.get(op)
+        if way is None:
+            way = self._ways[op] = self._way_of(op)
+        if way.ufunc is not None:
+            return ufunc_text(self, way.ufunc, node, self._reuses.get(node))
+        text = way.write(self, node) if way.write else None
         if text is not None:
             return text
-        return f"{self.bind(name_of(op), kernel)}({', '.join(self.arguments(node))})"
+        if way.kernel is None:
+            return super().call(node)
+        arguments = ", ".join(self.arguments(node))
+        return f"{self.bind(name_of(op), way.kernel)}({arguments})"
+
+    def _way_of(self, op: Any) -> CallWay:
+        """Return how the calls of an operator are written."""
+        if isinstance(op, RuleTable) and op.qualname in WRITING:
+            return CallWay(write=WRITING[op.qualname])
+        if not isinstance(op, RuleTable) or not can_be_direct(op):
+            return CallWay()
+        kernel = self.kernels[op] = kernel_of(op)
+        if kernel is None:
+            return CallWay()
+        write = WRITERS.get(op.qualname) if builtin_kernel(op) else None
+        return CallWay(kernel, ufunc_of(op), write)
 
     # ---- graphs inside ----
 

@@ -187,19 +187,54 @@ def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
     They have the dtype to which NumPy would convert the numbers, in a third of the time of
     a call.
     """
-    kinds = [_kind(v) for v in operands]
+    numbers = [v for v in operands if not isinstance(v, Node)]
+    if not numbers:
+        return operands
+    kinds = tuple([_kind(v) for v in operands])
     if any(kind is None for kind in kinds):  # a dtype may equal None
         return operands
-    found = resolved(ufunc, kinds)
+    found = _strong(ufunc, kinds, tuple([_Exact(v) for v in numbers]))
     if found is None:
         return operands
-    new = [
-        v if isinstance(v, Node) else as_dtype(v, dtype)
-        for v, dtype in zip(operands, found, strict=False)
-    ]
-    kinds = [k if isinstance(k, np.dtype) else found[i] for i, k in enumerate(kinds)]
+    arrays = iter(found)
+    return [v if isinstance(v, Node) else next(arrays) for v in operands]
+
+
+class _Exact:
+    """A number as a key: equal ones may not be the same, such as 0.0 and -0.0."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value
+        self.key: Any = value if type(value) is int else repr(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Exact) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1024)
+def _strong(
+    ufunc: np.ufunc, kinds: tuple[Any, ...], numbers: tuple[_Exact, ...]
+) -> list[Any] | None:
+    """Return an array for each number; None where these would not give the same.
+
+    Nobody writes the arrays, so that all calls may have the same ones.
+    """
+    found = resolved(ufunc, kinds)
+    if found is None:
+        return None
+    at = [i for i, kind in enumerate(kinds) if not isinstance(kind, np.dtype)]
+    pairs = zip(at, numbers, strict=True)
+    new = [as_dtype(number.value, found[i]) for i, number in pairs]
+    kinds = tuple(
+        [k if isinstance(k, np.dtype) else found[i] for i, k in enumerate(kinds)]
+    )
     if any(v is None for v in new) or resolved(ufunc, kinds) != found:
-        return operands
+        return None
     return new
 
 

@@ -88,6 +88,8 @@ class _Numbers:
         self._values: dict[Node, Any] = {}
         # Operator and layouts of a call -> whether it gives the same.
         self._same: dict[Any, bool] = {}
+        # Whether an operand may be such an array, or a broadcast of a smaller one.
+        self._has_any: bool = False
 
     @cached
     def _memory(self) -> Memory:
@@ -99,10 +101,12 @@ class _Numbers:
             return
         name = node.target.qualname
         if name in VIEWS:
+            self._has_any = True
             self._follow_view(node)
         elif name in {"np::full_like", "np::full"}:
+            self._has_any = True
             self._set_number(node, node.values()[1])
-        else:
+        elif self._has_any:
             ufunc = ufunc_of(node.target)
             if ufunc is not None:
                 self._look_at_ufunc(node, ufunc)
@@ -633,12 +637,13 @@ def find_reuses(graph: Graph, others: Container[Node]) -> dict[Node, Node]:
 class _Reuses:
     def __init__(self, graph: Graph, others: Container[Node]) -> None:
         self._graph = graph
-        calls = [n for n in graph.nodes if n.op == CALL and n not in others]
-        # One with an array for its result gives that array, not a new one.
-        calls = [n for n in calls if is_builtin(n.target) and out_of(n) is None]
         self._at: dict[Node, int] = {}
         self._ufuncs: dict[Node, np.ufunc] = {}
-        for i, node in enumerate(calls):
+        for i, node in enumerate(graph.nodes):
+            if node.op != CALL or node in others or not is_builtin(node.target):
+                continue
+            if out_of(node) is not None:
+                continue  # it gives that array, not a new one
             ufunc = ufunc_of(node.target)
             if ufunc is not None and ufunc.signature is None:
                 self._ufuncs[node] = ufunc
@@ -648,22 +653,19 @@ class _Reuses:
         # Array -> whether it is in C order for certain.
         self._in_order: dict[Node, bool] = {}
         self.found: dict[Node, Node] = {}
-        for node in self._ufuncs:
+        for node, ufunc in self._ufuncs.items():
             self._is_in_order(node)
-            operand = self._operand_of(node) if self._can_write(node) else None
+            can_write = ufunc.nout == 1 and _is_array(node)
+            operand = self._operand_of(node) if can_write else None
             if operand is not None:
                 self.found[node] = operand
 
-    def _can_write(self, node: Node) -> bool:
-        ufunc = self._ufuncs[node]
-        return ufunc.nout == 1 and _is_array(node)
-
     def _operand_of(self, node: Node) -> Node | None:
-        for operand in dict.fromkeys(v for v in node.values() if isinstance(v, Node)):
+        for operand in node.inputs:
             if (
                 self._is_new(operand)
-                and _is_like(operand.val, node.val)
                 and self._ends_at(operand, node)
+                and _is_like(operand.val, node.val)
                 and self._keeps_layout(operand, node)
             ):
                 return operand
@@ -678,6 +680,8 @@ class _Reuses:
 
     def _ends_at(self, operand: Node, node: Node) -> bool:
         """Return whether nothing reads an operand after a call, or keeps it."""
+        if len(operand.users) == 1:  # this call
+            return True
         last = self._at[node]
         return all(
             user in self._at and self._at[user] <= last for user in operand.users
@@ -687,7 +691,7 @@ class _Reuses:
 
     def _keeps_layout(self, operand: Node, node: Node) -> bool:
         """Return whether NumPy would lay out the result as the operand."""
-        others = [v for v in node.values() if isinstance(v, Node) and v is not operand]
+        others = [v for v in node.inputs if v is not operand]
         if all(_ndim(other) < 2 for other in others):
             return True  # they have no say
         return all(map(self._is_in_order, (operand, *others)))

@@ -80,20 +80,20 @@ def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[st
     """Return a JSON object with all `needed` and perhaps some `allowed` entries."""
     as_object(value, what)
     names, known = _entries(needed, allowed)
-    for name in names:
-        if name not in value:
-            raise GraphFileError(f"{what} has no entry '{name}'")
-    for name in value:
-        if name not in known:
-            raise GraphFileError(f"{what} has an unknown entry {shown(name)}")
     found: dict[str, Any] = value
-    return found
+    if found.keys() <= known and found.keys() >= names:
+        return found
+    for name in needed.split():
+        if name not in found:
+            raise GraphFileError(f"{what} has no entry '{name}'")
+    unknown = next(name for name in found if name not in known)
+    raise GraphFileError(f"{what} has an unknown entry {shown(unknown)}")
 
 
 @cache
-def _entries(needed: str, allowed: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    names = needed.split()
-    return tuple(names), frozenset((*names, *allowed.split()))
+def _entries(needed: str, allowed: str) -> tuple[frozenset[str], frozenset[str]]:
+    names = frozenset(needed.split())
+    return names, names.union(allowed.split())
 
 
 def entry_of(table: Sequence[Any], index: Any, what: str) -> Any:
