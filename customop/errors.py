@@ -303,9 +303,14 @@ def warn_caller(text: str) -> None:
 def check_function(name: str, fn: object) -> None:
     """Raise unless a transform is given a function."""
     if not callable(fn):
-        raise ArgumentError(
-            f"{name}: {fn!r} is not a function", do=f"write {name}(f) with a function f"
-        )
+        raise no_function(name, repr(fn))
+
+
+def no_function(name: str, got: str) -> ArgumentError:
+    """Return the error of a transform that is given something else."""
+    return ArgumentError(
+        f"{name}: {got} is not a function", do=f"write {name}(f) with a function f"
+    )
 
 
 def check_flag(name: str, value: object) -> None:

@@ -12,6 +12,7 @@ from mypy.options import Options
 from mypy.plugin import (
     AttributeContext,
     FunctionContext,
+    FunctionSigContext,
     MethodContext,
     MethodSigContext,
     Plugin,
@@ -79,13 +80,17 @@ from customop.mypy.transform_calls import (
     check_positions,
     check_rule,
     check_vmap,
+    for_any_call,
     is_arithmetic,
     is_numpy_function,
+    is_refused,
     is_ufunc_call,
     result_of_arithmetic,
     result_of_function,
+    result_of_own,
     result_of_transform,
     result_of_ufunc,
+    signature_of_own,
 )
 
 # ---- the plugin ----
@@ -104,6 +109,8 @@ class CustomOpPlugin(Plugin):
         self.surveys = Surveys()
         self.program = Program(self.surveys)
         self._is_daemon = options.fine_grained_incremental
+        # The call of a transform that mypy asked about last, and whether it is wrong.
+        self._refused: tuple[Context | None, bool] = (None, False)
 
     def set_modules(self, modules: dict[str, MypyFile]) -> None:
         """Remember all modules of the program; mypy calls this once."""
@@ -117,6 +124,26 @@ class CustomOpPlugin(Plugin):
         if is_numpy_function(fullname):
             return result_of_function
         return self._hook(FUNCTIONS.get(own_name(fullname)))
+
+    def get_function_signature_hook(
+        self, fullname: str
+    ) -> Callable[[FunctionSigContext], FunctionLike] | None:
+        """Return the answer for the overloads of a transform, or None."""
+        name = own_name(fullname)
+        return partial(self._overload, name) if name in TRANSFORMS else None
+
+    def _overload(self, name: str, context: FunctionSigContext) -> FunctionLike:
+        """Return an overload as it is, or one for any call after a report.
+
+        mypy asks for each overload of a call in turn, and lists all if none fits.
+        """
+        call, api = context.context, checker(context)
+        if is_ours(api.tree.fullname):
+            return context.default_signature
+        if self._refused[0] is not call:
+            self._refused = call, is_refused(api, name, context)
+        default = context.default_signature
+        return for_any_call(default) if self._refused[1] else default
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         """Return the answer for a call of a method, or None."""
@@ -203,6 +230,8 @@ class Asked:
         Where the call is.
     object : Type or None
         The object whose method is called.
+    hook : FunctionContext or MethodContext
+        What mypy passes to the plugin.
     program : Program
     """
 
@@ -213,6 +242,7 @@ class Asked:
         self.call = Call(context)
         self.result = context.default_return_type
         self.context: Context = context.context
+        self.hook = context
         self.object = context.type if isinstance(context, MethodContext) else None
 
     def function(self, parameter: int | str) -> Function | None:
@@ -495,6 +525,11 @@ def _called(asked: Asked) -> Type:
     return asked.result
 
 
+def _packet_called(asked: Asked) -> Type:
+    packet = recall(asked.object)
+    return asked.result if packet is None else result_of_own(packet.name, asked.hook)
+
+
 # ---- transforms ----
 
 
@@ -525,6 +560,7 @@ METHODS: dict[str, Answer] = {
     "Library.define": _define_in,
     "Library.impl": _impl_in,
     "Operator.__call__": _called,
+    "OperatorPacket.__call__": _packet_called,
     **{f"Operator.{name}": partial(_method, check) for name, check in _RULES.items()},
 }
 
@@ -583,6 +619,7 @@ def _packet_call(program: Program, context: MethodSigContext) -> FunctionLike:
     if packet is None:
         return context.default_signature
     items = program.signatures(api, packet.name)
+    items = items or signature_of_own(packet.name, context.default_signature)
     return items or context.default_signature
 
 

@@ -13,6 +13,7 @@ from mypy.nodes import Context, Expression, TempNode
 from mypy.plugin import (
     AttributeContext,
     FunctionContext,
+    FunctionSigContext,
     MethodContext,
     MethodSigContext,
 )
@@ -261,7 +262,9 @@ def copied(source: Type, target: Type) -> Type:
 AnyContext: TypeAlias = FunctionContext | MethodContext
 
 
-def checker(context: AnyContext | AttributeContext | MethodSigContext) -> TypeChecker:
+def checker(
+    context: AnyContext | AttributeContext | FunctionSigContext | MethodSigContext,
+) -> TypeChecker:
     """Return the type checker; hooks only get a part of its interface."""
     return cast("TypeChecker", context.api)
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mypy.nodes import (
     ARG_NAMED,
     ARG_NAMED_OPT,
+    ARG_OPT,
     ARG_POS,
     ARG_STAR,
+    ARG_STAR2,
     ArgKind,
     Context,
     Decorator,
@@ -19,15 +21,19 @@ from mypy.nodes import (
     RefExpr,
     StarExpr,
     TupleExpr,
+    TypeInfo,
     Var,
 )
-from mypy.plugin import FunctionContext, MethodContext
+from mypy.plugin import FunctionContext, FunctionSigContext, MethodContext
 from mypy.subtypes import find_member
 from mypy.types import (
     AnyType,
     CallableType,
+    FunctionLike,
     Instance,
+    NoneType,
     Overloaded,
+    ProperType,
     TupleType,
     Type,
     TypeOfAny,
@@ -37,14 +43,23 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.errors import CustomOpError, MissingRuleError
+from customop.core.registry import in_namespace
+from customop.errors import CustomOpError, MissingRuleError, no_function
 from customop.mypy import records
 from customop.mypy.definitions import overloads_of
-from customop.mypy.hints import SEQUENCES, is_array
+from customop.mypy.hints import SEQUENCES, constant_or, is_array
 from customop.mypy.program import is_operator, signature_of
 from customop.mypy.records import Call, Record, checker, recall
 from customop.mypy.source import Survey, defined_by
-from customop.transforms.values import chosen
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+from customop.schema.types import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+)
+from customop.transforms.values import chosen, no_pair
 from customop.transforms.vmap import other_length
 
 if TYPE_CHECKING:
@@ -76,10 +91,59 @@ def result_of_transform(
     overloads = None if given is None else _overloads(given.type)
     if overloads is None:
         return _derivative(api, call, transform) or default
-    if not isinstance(made, CallableType):
+    if not isinstance(made, CallableType | Instance):
         return default
     items = [_transformed(item, transform) for item in overloads.items]
     return Overloaded(items)
+
+
+def is_refused(api: TypeChecker, transform: str, context: FunctionSigContext) -> bool:
+    """Return whether no overload can fit a call, after a report of the reason."""
+    default = context.default_signature
+    given = dict(zip(default.arg_names, context.args, strict=True))
+    if not given.get("fn"):
+        return False
+    expression = given["fn"][0]
+    with api.msg.filter_errors(), api.local_type_map:
+        found = get_proper_type(api.expr_checker.accept(expression))
+    what = _SPOKEN.get(transform, transform)
+    has_aux = any(constant_or(e, None) is True for e in given.get("has_aux", ()))
+    error: CustomOpError | None = None
+    if _is_no_function(found):
+        error = no_function(what, _text(found))
+    elif has_aux and isinstance(found, CallableType):
+        result = get_proper_type(found.ret_type)
+        if isinstance(result, Instance) and not _may_be_pair(result.type):
+            error = no_pair(what, _text(result))
+    if error is not None:
+        records.report(api, error, expression, records.TRANSFORM)
+    return error is not None
+
+
+def _is_no_function(found: ProperType) -> bool:
+    if isinstance(found, Instance):
+        return find_member("__call__", found, found) is None
+    return isinstance(found, TupleType | NoneType)
+
+
+def _may_be_pair(info: TypeInfo) -> bool:
+    names = [base.fullname for base in info.mro]
+    return "builtins.tuple" in names or info.is_protocol or len(names) == 1
+
+
+def _text(found: ProperType) -> str:
+    return found.type.name if isinstance(found, Instance) else str(found)
+
+
+def for_any_call(overload: CallableType) -> CallableType:
+    """Return an overload that fits every call, and whose result is not known."""
+    return overload.copy_modified(
+        arg_types=[_UNKNOWN, _UNKNOWN],
+        arg_kinds=[ARG_STAR, ARG_STAR2],
+        arg_names=[None, None],
+        ret_type=_UNKNOWN,
+        variables=(),
+    )
 
 
 def _overloads(mypy_type: Type) -> Overloaded | None:
@@ -235,7 +299,7 @@ def _derivative(api: TypeChecker, call: Call, transform: str) -> Type | None:
             return _tuple_of(api, [fn.ret_type, by])
         result = by
         if transform in _JACOBIANS:
-            result = _Jacobian(api, transform).of(value, by)
+            result = _JacobianType(api, transform).of(value, by)
         return result if aux is None else _tuple_of(api, [result, aux])
 
     items = [
@@ -325,7 +389,7 @@ def _with_positions(
     )
 
 
-class _Jacobian:
+class _JacobianType:
     """Types of Jacobians: nested like the output, then like the input."""
 
     def __init__(self, api: TypeChecker, transform: str) -> None:
@@ -336,8 +400,8 @@ class _Jacobian:
         """Return the type of the derivative of a value by inputs."""
         if self._transform != "hessian":
             return self._nested(value, lambda out: self._nested(by, self._leaf(out)))
-        first = _Jacobian(self._api, "jacrev").of(value, by)
-        return _Jacobian(self._api, "jacfwd").of(first, by)
+        first = _JacobianType(self._api, "jacrev").of(value, by)
+        return _JacobianType(self._api, "jacfwd").of(first, by)
 
     def _nested(self, tree: Type, leaf: Callable[[Instance], Type]) -> Type:
         """Return the type of a tree with other leaves; Any for what is not known."""
@@ -518,3 +582,61 @@ def _arrays_in(given: Type) -> Iterator[Type]:
     elif isinstance(proper, Instance) and proper.type.fullname in SEQUENCES:
         for item in proper.args:
             yield from _arrays_in(item)
+
+
+# ---- calls of the operators of this package: `ops.np.sin` ----
+# They have no definition that mypy sees. Their schemas say which arguments they take. The
+# results of pointwise ones are arrays of the class of the arguments; a reduction may give
+# a number.
+
+
+def signature_of_own(name: str, default: FunctionLike) -> FunctionLike | None:
+    """Return the call signature of an operator of this package, or None."""
+    namespace, _, short = name.partition("::")
+    found = in_namespace(namespace).get(short, {})
+    items = [_signature_of(op.schema, default.items[0]) for op in found.values()]
+    return items[0] if len(items) == 1 else Overloaded(items) if items else None
+
+
+def _signature_of(schema: Schema, plain: CallableType) -> CallableType:
+    kinds = [_KINDS[p.kind][p.default is not MISSING] for p in schema.parameters]
+    is_named = [p.kind != POSITIONAL_ONLY for p in schema.parameters]
+    return plain.copy_modified(
+        arg_types=[_UNKNOWN for _ in kinds],
+        arg_kinds=kinds,
+        arg_names=[
+            p.name if named else None
+            for p, named in zip(schema.parameters, is_named, strict=True)
+        ],
+    )
+
+
+# Kind of a parameter -> the kinds that mypy has for it, without and with a default.
+_KINDS: dict[str, tuple[ArgKind, ArgKind]] = {
+    POSITIONAL_ONLY: (ARG_POS, ARG_OPT),
+    POSITIONAL: (ARG_POS, ARG_OPT),
+    KEYWORD_ONLY: (ARG_NAMED, ARG_NAMED_OPT),
+}
+
+
+def result_of_own(name: str, context: _Call) -> Type:
+    """Return the result type of a call of an operator of this package."""
+    namespace, _, short = name.partition("::")
+    found = [*in_namespace(namespace).get(short, {}).values()]
+    classes = {_plain_array(array) for array in _arrays(context)}
+    default = context.default_return_type
+    if len(found) != 1 or len(classes) != 1 or not _is_any(default):
+        return default
+    if Tag.pointwise not in found[0].tags:
+        return default
+    results = [classes.pop()] * len(found[0].schema.returns)
+    is_tuple = found[0].schema.is_tuple
+    return _tuple_of(checker(context), results) if is_tuple else results[0]
+
+
+def _plain_array(array: Type) -> Type:
+    """Return the class of an array, with any axes and elements."""
+    proper = get_proper_type(array)
+    if not isinstance(proper, Instance):
+        return array
+    return proper.copy_modified(args=[_UNKNOWN] * len(proper.args))

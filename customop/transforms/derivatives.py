@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+    final,
+    overload,
+)
 
 import numpy as np
 
@@ -256,11 +268,91 @@ def hvp(
 
 
 # ---- matrices of derivatives, by vjp, jvp and vmap ----
-# Their results are Any, since annotations cannot name them: `tests/typing/fail/jacobians.py`
-# shows what both checkers make of overloads. Only the plugin for mypy types them.
 
 
 P = ParamSpec("P")
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import ParamSpec as ParameterVariable
+    from typing_extensions import TypeVar as TypeVariable
+
+    from customop.arrays.fake import FakeArray
+
+    # A lambda's parameter is Any for pyright with the default, and Unknown without.
+    A = TypeVariable("A", bound=Any, default=Any)
+    B = TypeVariable("B", bound=Any, default=Any)
+    C = TypeVariable("C", bound=Any, default=Any)
+    E = TypeVariable("E", bound=Any, default=Any)
+    Y = TypeVariable("Y", default=Any)
+    Rest = ParameterVariable("Rest", default=...)
+    Q = ParamSpec("Q")
+    Like_co = TypeVar("Like_co", covariant=True)
+    Other_co = TypeVar("Other_co", covariant=True)
+    D = TypeVar("D", bound=np.generic)
+    D2 = TypeVar("D2", bound=np.generic)
+    Array: TypeAlias = np.ndarray[Any, np.dtype[D]]
+    Number: TypeAlias = np.ndarray[Any, Any] | np.inexact[Any] | float
+
+    @final
+    class Unknown:
+        """The class of nothing: a type that fits it is Any."""
+
+    class Jacobian(Generic[P, Like_co, Other_co]):
+        """A function of Jacobians: nested like the output, then like the input.
+
+        Annotations name no such class, but overloads can ask for the classes of both:
+        of the one whose dtype the Jacobian has, and of the other. Trees of arrays have
+        results of Any.
+        """
+
+        @overload
+        def __call__(
+            self: Jacobian[Q, Unknown, Any], /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, Any, Unknown], /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, Array[D], Number], /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> npt.NDArray[D]: ...
+        @overload
+        def __call__(  # type: ignore[overload-overlap]  # a float is a Number, too
+            self: Jacobian[Q, float, float], /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> float: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, float, Number], /, *args: Q.args, **kwargs: Q.kwargs
+        ) -> npt.NDArray[np.float64]: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, FakeArray, FakeArray | float],
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> FakeArray: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, tuple[Array[D], Array[D2]], Number],
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> tuple[npt.NDArray[D], npt.NDArray[D2]]: ...
+        @overload
+        def __call__(
+            self: Jacobian[Q, Array[D], tuple[Number, Number]],
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> tuple[npt.NDArray[D], npt.NDArray[D]]: ...
+        @overload
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+        def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+            """Call the function."""
+            raise NotImplementedError
+
 
 # Typed as Any, since the overloads need a literal `has_aux`.
 _either_vjp: Any = vjp
@@ -352,8 +444,64 @@ def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
 
 @overload
 def jacrev(
+    fn: Callable[Concatenate[A, Rest], Y],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, Rest], A, Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, Rest], Y],
+    argnums: Literal[1],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, Rest], B, Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: Literal[2],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], C, Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, C, E, Rest], Y],
+    argnums: Literal[3],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, E, Rest], E, Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, Rest], Y],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, Rest], tuple[A, B], Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: tuple[Literal[0], Literal[2]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], tuple[A, C], Y]: ...
+@overload
+def jacrev(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: tuple[Literal[1], Literal[2]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], tuple[B, C], Y]: ...
+@overload
+def jacrev(
     fn: Callable[Concatenate[T, P], R],
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Sequence[int],
     has_aux: Literal[False] = False,
     *,
     chunk_size: int | None = None,
@@ -473,8 +621,64 @@ def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
 
 @overload
 def jacfwd(
+    fn: Callable[Concatenate[A, Rest], Y],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, Rest], Y, A]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, Rest], Y],
+    argnums: Literal[1],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, Rest], Y, B]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: Literal[2],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], Y, C]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, C, E, Rest], Y],
+    argnums: Literal[3],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, E, Rest], Y, E]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, Rest], Y],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, Rest], Y, tuple[A, B]]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: tuple[Literal[0], Literal[2]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], Y, tuple[A, C]]: ...
+@overload
+def jacfwd(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: tuple[Literal[1], Literal[2]],
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Jacobian[Concatenate[A, B, C, Rest], Y, tuple[B, C]]: ...
+@overload
+def jacfwd(
     fn: Callable[Concatenate[T, P], R],
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Sequence[int],
     has_aux: Literal[False] = False,
     *,
     chunk_size: int | None = None,
@@ -581,6 +785,30 @@ def jacfwd(
     return jacobian
 
 
+@overload
+def hessian(
+    fn: Callable[Concatenate[A, Rest], Y],
+    argnums: Literal[0] = 0,
+) -> Jacobian[Concatenate[A, Rest], A, Y]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[A, B, Rest], Y],
+    argnums: Literal[1],
+) -> Jacobian[Concatenate[A, B, Rest], B, Y]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[A, B, C, Rest], Y],
+    argnums: Literal[2],
+) -> Jacobian[Concatenate[A, B, C, Rest], C, Y]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[A, B, C, E, Rest], Y],
+    argnums: Literal[3],
+) -> Jacobian[Concatenate[A, B, C, E, Rest], E, Y]: ...
+@overload
+def hessian(
+    fn: Callable[Concatenate[T, P], Any], argnums: int | Sequence[int]
+) -> Callable[Concatenate[T, P], Any]: ...
 @takes_names_of_others(**OF_DERIVATIVES)
 def hessian(
     fn: Callable[Concatenate[T, P], R], argnums: int | Sequence[int] = 0

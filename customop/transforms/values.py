@@ -523,12 +523,16 @@ def split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
-        raise GradientError(
-            f"{name}: with has_aux=True the function must return (output, aux), got"
-            f" {show(result)}",
-            do="return a pair, or leave has_aux out",
-        )
+        raise no_pair(name, show(result))
     return result
+
+
+def no_pair(name: str, got: str) -> GradientError:
+    """Return the error for a function that returns no pair, with has_aux=True."""
+    return GradientError(
+        f"{name}: with has_aux=True the function must return (output, aux), got {got}",
+        do="return a pair, or leave has_aux out",
+    )
 
 
 def check_outputs(leaves: Sequence[Any], structure: Structure, name: str) -> None:

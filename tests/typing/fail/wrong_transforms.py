@@ -34,8 +34,12 @@ def gradients(x: F64) -> None:
     co.grad(loss, "x")  # mypy: arg-type  pyright: reportArgumentType, reportCallIssue
     co.grad(loss, has_aux=True)
     # by mypy: call-overload
+    # by plugin: customop-transform
     # by pyright: reportArgumentType, reportCallIssue
-    co.grad(3)  # mypy: call-overload  pyright: reportArgumentType
+    co.grad(3)
+    # by mypy: call-overload
+    # by pyright: reportArgumentType
+    # by plugin: customop-transform
     co.value_and_grad(loss)(x, "y")  # mypy: arg-type  pyright: reportArgumentType
     wrong: str = co.grad(loss)(x)  # mypy: assignment  pyright: reportAssignmentType
     name: int = co.grad(loss_and_name, has_aux=True)(x, x)[1]
@@ -60,11 +64,21 @@ def pullbacks(x: F64) -> None:
 
 
 def matrices(x: F64) -> None:
-    co.jacrev(loss)(x, power="2")  # mypy: arg-type  pyright: reportArgumentType
-    co.jacfwd(loss)(x, beta=2)  # mypy: call-arg  pyright: reportCallIssue
-    co.hessian(loss)("x")  # mypy: arg-type  pyright: reportArgumentType
+    co.jacrev(loss)(x, power="2")
+    # by mypy: call-overload
+    # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type
+    co.jacfwd(loss)(x, beta=2)
+    # by mypy: call-overload
+    # by pyright: reportCallIssue
+    # by plugin: call-arg
+    co.hessian(loss)("x")
+    # by mypy: call-overload
+    # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type
     co.jacrev(loss, has_aux=True)
     # by mypy: call-overload
+    # by plugin: customop-transform
     # by pyright: reportArgumentType, reportCallIssue
     co.jacfwd(loss, chunk_size="all")
     # by mypy: call-overload

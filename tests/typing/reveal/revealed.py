@@ -117,17 +117,23 @@ reveal_type(co.jvp(generic, (array, array), (array, array)))
 # by mypy: tuple[FakeArray, FakeArray]
 # by pyright: tuple[FakeArray, FakeArray]
 reveal_type(co.jacrev(loss))
-# by mypy: def (FakeArray, k: int =, *, name: str =) -> Any
-# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> Any
+# by mypy: Jacobian[[FakeArray, k: int =, *, name: str =], FakeArray, float]
+# by pyright: Jacobian[(FakeArray, k: int = 1, *, name: str = ""), FakeArray, float]
 # by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.jacfwd(loss))
-# by mypy: def (FakeArray, k: int =, *, name: str =) -> Any
-# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> Any
+# by mypy: Jacobian[[FakeArray, k: int =, *, name: str =], float, FakeArray]
+# by pyright: Jacobian[(FakeArray, k: int = 1, *, name: str = ""), float, FakeArray]
 # by plugin: def (FakeArray, k: int =, *, name: str =) -> FakeArray
 reveal_type(co.hessian(generic))
-# by mypy: def [T <: Array] (T, y: T) -> Any
-# by pyright: (ArrayT@generic, y: ArrayT@generic) -> Any
+# by mypy: Jacobian[[A, y: A], A, A]
+# by pyright: Jacobian[(ArrayT@generic, y: ArrayT@generic), ArrayT@generic, ArrayT@generic]
 # by plugin: def [R <: Array] (R, y: R) -> Any
+reveal_type(co.jacrev(of_one)(array))
+# by mypy: FakeArray
+# by pyright: FakeArray
+reveal_type(co.jacrev(loss)(array, 2))
+# by mypy: FakeArray
+# by pyright: FakeArray
 reveal_type(co.vmap(loss))
 # by mypy: def (x: FakeArray, k: int =, *, name: str =) -> float
 # by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> float

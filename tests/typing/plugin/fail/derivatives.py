@@ -31,10 +31,17 @@ def uses(x: F64) -> None:
     # by mypy: misc
     # by pyright: reportAssignmentType, reportUnknownVariableType
     text: str = co.grad(loss, -1)(x, x, x)  # plugin: assignment
-    rows: list[F64] = co.jacrev(loss)(x, x, x)  # plugin: assignment
-    (o,) = co.jacfwd(loss, (0, 1))(x, x, x)  # plugin: misc
+    rows: list[F64] = co.jacrev(loss)(x, x, x)
+    # by mypy: assignment
+    # by pyright: reportAssignmentType
+    (o,) = co.jacfwd(loss, (0, 1))(x, x, x)
+    # by mypy: misc
+    # by pyright: reportAssignmentType
     (p, q) = co.hessian(loss, (0, 1, 2))(x, x, x)  # plugin: misc
-    co.jacrev(loss)(x=x, y=x, z=x)  # mypy: call-arg  pyright: reportCallIssue
+    co.jacrev(loss)(x=x, y=x, z=x)
+    # by mypy: call-overload
+    # by pyright: reportCallIssue
+    # by plugin: call-arg
     co.grad(loss, -1)(x, "y", x)
     # by mypy: arg-type
     # by pyright: reportArgumentType

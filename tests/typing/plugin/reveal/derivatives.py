@@ -80,28 +80,28 @@ reveal_type(co.grad(mixed, (1, 0)))
 # ---- Jacobians: nested like the output, then like the input ----
 
 reveal_type(co.jacrev(of_last))
-# by mypy: def (FakeArray, y: float =) -> Any
-# by pyright: (FakeArray, y: float = 1) -> Any
+# by mypy: Jacobian[[FakeArray, y: float =], FakeArray, FakeArray]
+# by pyright: Jacobian[(FakeArray, y: float = 1), FakeArray, FakeArray]
 # by plugin: def (FakeArray, y: float =) -> FakeArray
 reveal_type(co.jacfwd(of_last, (0, 1)))
-# by mypy: def (FakeArray, y: float =) -> Any
-# by pyright: (FakeArray, y: float = 1) -> Any
+# by mypy: Jacobian[[FakeArray, float], FakeArray, tuple[FakeArray, float]]
+# by pyright: Jacobian[(FakeArray, float), FakeArray, tuple[FakeArray, float]]
 # by plugin: def (FakeArray, float) -> tuple[FakeArray, FakeArray]
 reveal_type(co.jacrev(of_tree, (0, 1)))
-# by mypy: def (dict[str, FakeArray], y: list[FakeArray]) -> Any
-# by pyright: (dict[str, FakeArray], y: list[FakeArray]) -> Any
+# by mypy: Jacobian[[dict[str, FakeArray], list[FakeArray]], tuple[dict[str, FakeArray], list[FakeArray]], FakeArray]
+# by pyright: Jacobian[(dict[str, FakeArray], list[FakeArray]), tuple[dict[str, FakeArray], list[FakeArray]], FakeArray]
 # by plugin: def (dict[str, FakeArray], list[FakeArray]) -> tuple[dict[str, FakeArray], list[FakeArray]]
 reveal_type(co.jacrev(two_outputs, (0, 1)))
-# by mypy: def (FakeArray, y: float) -> Any
-# by pyright: (FakeArray, y: float) -> Any
+# by mypy: Jacobian[[FakeArray, float], tuple[FakeArray, float], tuple[FakeArray, dict[str, float]]]
+# by pyright: Jacobian[(FakeArray, float), tuple[FakeArray, float], tuple[FakeArray, dict[str, float]]]
 # by plugin: def (FakeArray, float) -> tuple[tuple[FakeArray, FakeArray], dict[str, tuple[FakeArray, float]]]
 reveal_type(co.jacfwd(of_three, 0, has_aux=True))
 # by mypy: def (FakeArray, y: float, z: complex) -> tuple[Any, str]
 # by pyright: (FakeArray, y: float, z: complex) -> tuple[Any, str]
 # by plugin: def (FakeArray, y: float, z: complex) -> tuple[FakeArray, str]
 reveal_type(co.hessian(of_tree))
-# by mypy: def (dict[str, FakeArray], y: list[FakeArray]) -> Any
-# by pyright: (dict[str, FakeArray], y: list[FakeArray]) -> Any
+# by mypy: Jacobian[[dict[str, FakeArray], y: list[FakeArray]], dict[str, FakeArray], FakeArray]
+# by pyright: Jacobian[(dict[str, FakeArray], y: list[FakeArray]), dict[str, FakeArray], FakeArray]
 # by plugin: def (dict[str, FakeArray], y: list[FakeArray]) -> dict[str, dict[str, FakeArray]]
 reveal_type(co.hessian(of_last, (0, 1)))
 # by mypy: def (FakeArray, y: float =) -> Any
@@ -110,23 +110,23 @@ reveal_type(co.hessian(of_last, (0, 1)))
 
 # A Jacobian has other axes than its array, so a type variable says nothing about it.
 reveal_type(co.jacrev(mixed))
-# by mypy: def [T <: Array] (T, y: T) -> Any
-# by pyright: (ArrayT@mixed, y: ArrayT@mixed) -> Any
+# by mypy: Jacobian[[A, y: A], A, A]
+# by pyright: Jacobian[(ArrayT@mixed, y: ArrayT@mixed), ArrayT@mixed, ArrayT@mixed]
 # by plugin: def [R <: Array] (R, y: R) -> Any
 if TYPE_CHECKING:
     reveal_type(co.jacrev(of_one_axis))
-    # by mypy: def (ndarray[tuple[int], dtype[float64]]) -> Any
-    # by pyright: (ndarray[tuple[int], dtype[float64]]) -> Any
+    # by mypy: Jacobian[[ndarray[tuple[int], dtype[float64]]], ndarray[tuple[int], dtype[float64]], ndarray[tuple[int], dtype[float64]]]
+    # by pyright: Jacobian[(ndarray[tuple[int], dtype[float64]]), ndarray[tuple[int], dtype[float64]], ndarray[tuple[int], dtype[float64]]]
     # by plugin: def (ndarray[tuple[int], dtype[float64]]) -> ndarray[tuple[Any, ...], dtype[float64]]
     reveal_type(co.jacrev(to_doubles))
-    # by mypy: def (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> Any
-    # by pyright: (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> Any
+    # by mypy: Jacobian[[ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]], ndarray[tuple[Any, ...], dtype[floating[_32Bit]]], ndarray[tuple[Any, ...], dtype[float64]]]
+    # by pyright: Jacobian[(ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]), ndarray[tuple[Any, ...], dtype[floating[_32Bit]]], ndarray[tuple[Any, ...], dtype[float64]]]
     # by plugin: def (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]
     reveal_type(co.jacfwd(to_doubles))
-    # by mypy: def (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> Any
-    # by pyright: (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> Any
+    # by mypy: Jacobian[[ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]], ndarray[tuple[Any, ...], dtype[float64]], ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]]
+    # by pyright: Jacobian[(ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]), ndarray[tuple[Any, ...], dtype[float64]], ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]]
     # by plugin: def (ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]) -> ndarray[tuple[Any, ...], dtype[float64]]
     reveal_type(co.jacrev(of_anything))
-    # by mypy: def (Any) -> Any
-    # by pyright: (Any) -> Any
+    # by mypy: Jacobian[[Any], Any, Any]
+    # by pyright: Jacobian[(Any), Any, Any]
     # by plugin: def (Any) -> Any

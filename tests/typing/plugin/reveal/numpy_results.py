@@ -35,7 +35,7 @@ def transforms(x: npt.NDArray[np.float64]) -> None:
     # by pyright: ndarray[tuple[Any, ...], dtype[Any]]
     # by plugin: ndarray[tuple[Any, ...], dtype[Any]]
     reveal_type(co.jacfwd(np.sin)(x))
-    # by mypy: Any, arg-type
+    # by mypy: Any, call-overload
     # by pyright: Any
     # by plugin: Any
     reveal_type(co.vmap(cut)(x, 1))

@@ -67,3 +67,38 @@ def revealed(x: F64, anything: Any) -> None:
     # by mypy: Operator[..., Any]
     # by pyright: Operator[..., Any]
     # by plugin: Operator[[x: ndarray[tuple[Any, ...], dtype[float64]], k: float], ndarray[tuple[Any, ...], dtype[float64]]]
+
+
+# ---- operators of this package ----
+
+
+def own(x: F64, f: co.FakeArray, a: co.ArrayT, anything: Any) -> co.ArrayT:
+    reveal_type(co.ops.np.sin(x))
+    # by mypy: Any
+    # by pyright: Any
+    # by plugin: ndarray[Any, Any]
+    reveal_type(co.ops.np.add(x, x2=2.0))
+    # by mypy: Any
+    # by pyright: Any
+    # by plugin: ndarray[Any, Any]
+    reveal_type(co.ops.np.modf(x))
+    # by mypy: Any
+    # by pyright: Any
+    # by plugin: tuple[ndarray[Any, Any], ndarray[Any, Any]]
+    reveal_type(co.ops.np.argmax(x))
+    # by mypy: Any
+    # by pyright: Any
+    reveal_type(co.ops.np.sin(f))
+    # by mypy: Any
+    # by pyright: Any
+    # by plugin: FakeArray
+    reveal_type(co.ops.np.add(x, f))
+    # by mypy: Any
+    # by pyright: Any
+    reveal_type(co.ops.np.sin(anything))
+    # by mypy: Any
+    # by pyright: Any
+    co.ops.np.sin()  # plugin: call-arg
+    co.ops.np.sin(x, wrong=1)  # plugin: call-arg
+    result: co.ArrayT = co.ops.np.sin(a)
+    return result
