@@ -305,7 +305,7 @@ def _reduce_sent(sent: _Sent) -> tuple[Any, ...]:
 
 def _teach_cloudpickle() -> None:
     for pickler in filter(None, map(sys.modules.get, PICKLERS)):
-        cls: Any = pickler.CloudPickler  # type: ignore[attr-defined]
+        cls: Any = pickler.CloudPickler
         if _Sent not in cls.dispatch_table:
             cls.dispatch_table[_Sent] = _reduce_sent
             cls._dynamic_function_reduce = _reduced_with(cls._dynamic_function_reduce)
