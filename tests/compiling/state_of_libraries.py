@@ -175,6 +175,30 @@ REFUSED_OF_LIBRARIES: dict[str, tuple[str, str]] = {
     "error settings by name": ("from numpy import geterr", "return x * len(geterr())"),
 }
 
+# What `np.seterr` returns -> whether code looks at it.
+SETTERS: dict[str, tuple[str, bool]] = {
+    "set again": (
+        "old = np.seterr(over='ignore')\ny = x * 2.0\nnp.seterr(**old)\nreturn y",
+        False,
+    ),
+    "set to what is known": (
+        "np.seterr(**np.seterr(over='ignore'))\nreturn x * 2.0",
+        True,
+    ),
+    "an item": (
+        "old = np.seterr(over='ignore')\nnp.seterr(**old)\nreturn x * len(old['over'])",
+        True,
+    ),
+    "an item at once": (
+        "return x * len(np.seterr(over='call')['over'])",
+        True,
+    ),
+    "inside": (
+        "def g():\n  return np.seterr(over='call')\nreturn x * len(g()['over'])",
+        True,
+    ),
+}
+
 # What may not be refused: nothing is read.
 WRITERS: dict[str, tuple[str, str]] = {
     "a log": ("h = open('log.txt', 'w')", "h.write('called')\nreturn x * 2.0"),

@@ -25,6 +25,7 @@ from tests.compiling.state_kinds import MORE_KINDS, REFUSED_KINDS
 from tests.compiling.state_of_libraries import (
     KINDS_OF_LIBRARIES,
     REFUSED_OF_LIBRARIES,
+    SETTERS,
     WRITERS,
 )
 
@@ -430,6 +431,18 @@ def test_what_a_capture_reads_otherwise_is_refused(name: str) -> None:
             co.GraphError, match=r"constants of its|other settings|same bytes"
         ):
             fast(X)
+
+
+@pytest.mark.parametrize("name", SETTERS)
+@pytest.mark.usefixtures("settings")
+def test_settings_before_are_refused_where_they_are_read(name: str) -> None:
+    body, is_read = SETTERS[name]
+    fast = co.compile(made("import numpy as np", body, {"__name__": "state_kinds"}))
+    if is_read:
+        with pytest.raises(co.GraphError, match=r"np\.seterr\(\).* other settings"):
+            fast(X)
+    else:
+        assert np.array_equal(fast(X), 2.0 * X)
 
 
 @pytest.mark.parametrize("name", WRITERS)
