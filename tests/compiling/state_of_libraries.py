@@ -59,9 +59,9 @@ KINDS_OF_LIBRARIES: dict[str, tuple[str, str, str]] = {
         "p.mkdir()",
     ),
     "a file that is gone": (
-        _FILE + "\nimport os\ndef g(): return os.path.isfile(F)",
+        "import os\nG = 'gone.txt'\nopen(G, 'w').close()\ndef g(): return os.path.isfile(G)",
         "return x * (3.0 if g() else 1.0)",
-        "os.remove(F)",
+        "os.remove(G)",
     ),
     "size of a file": (
         _FILE + "\nfrom os.path import getsize",
