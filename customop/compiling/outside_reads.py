@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
 from functools import partial, wraps
+from itertools import pairwise
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Self
@@ -97,6 +98,32 @@ OF_LOCKS = {
     "is_set": ("threading", "asyncio.locks"),
     "locked": ("_thread", "threading", "asyncio.locks"),
 }
+
+
+def reads_settings_before(code: CodeType) -> bool:
+    """Return whether code looks at what `np.seterr` returns, but to set that again."""
+    if "seterr" not in code.co_names:
+        return any(reads_settings_before(c) for c in codes_in(code) if c is not code)
+    steps = [*dis.get_instructions(code)]
+    kept: set[str] = set()
+    for i, step in enumerate(steps):
+        if step.argval != "seterr" or step.opname not in (
+            *_BY_NAME,
+            *_BY_ATTRIBUTE[:2],
+        ):
+            continue
+        calls = (j for j in range(i, len(steps)) if steps[j].opname.startswith("CALL"))
+        after = steps[next(calls, i) + 1]
+        if after.opname == "STORE_FAST":
+            kept.add(after.argval)
+        elif after.opname != "POP_TOP":
+            return True
+    return any(
+        now.opname.startswith("LOAD_FAST")
+        and now.argval in kept
+        and after.opname != "DICT_MERGE"
+        for now, after in pairwise(steps)
+    )
 
 
 def draws_from_system(value: Any) -> bool:
@@ -483,7 +510,7 @@ def refuse_hidden(
             is_attribute = label.endswith("__") or label.startswith("f_")
             what = f"{label if is_attribute else label + '()'}, which may read any name"
             do = "call it outside, and pass what it returns as an argument"
-        elif value is np.geterr or value is np.geterrcall:
+        elif any(value is f for f in (np.geterr, np.geterrcall, np.seterr)):
             what = f"{label}, and a function that is captured has other settings"
             do = "call it outside, and pass what it returns as an argument"
         elif draws_from_system(value):

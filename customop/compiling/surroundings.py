@@ -46,6 +46,7 @@ from customop.compiling.outside_reads import (
     lines_of_names,
     may_read,
     name_of_answer,
+    reads_settings_before,
     setting_asked_by,
 )
 from customop.core.code_names import BY_TEXT, names_in
@@ -563,6 +564,7 @@ class Surroundings(Walk):
         for key in self.names & {"flags", "strides"}:
             self._watch_layouts(key)
         self._watch_libraries()
+        self._watch_uses()
 
     def enters(self, value: Any, label: str) -> bool:
         """Watch an array or bytes; return whether to look at what the value holds."""
@@ -615,15 +617,23 @@ class Surroundings(Walk):
                     self.holds(value, label)
                 else:
                     self._watch_setting(value, label)
+
+    def _watch_uses(self) -> None:
+        """Watch what code does with files and locks, and refuse what it does with settings."""
         codes = [names_in(fn.__code__) for fn in self.functions]
         used = self.names.union(*(code.globals for code in codes))
         called = {v.__name__ for v in self.seen.values() if isinstance(v, _FUNCTIONS)}
         self.may_open_files = not READING.isdisjoint(used | called)
         self.may_ask_files = not ASKING.isdisjoint(used | called)
-        for value in [*self.seen.values()] if used & OF_LOCKS.keys() else ():
-            for key in used & OF_LOCKS.keys():
-                if module_of(type(value)) in OF_LOCKS[key] and hasattr(value, key):
-                    self.add_names([name_of_answer(getattr(value, key), f"{key}()")])
+        if "seterr" in used:
+            read = [f for f in self.functions if reads_settings_before(f.__code__)]
+            self.hidden += [(np.seterr, "np.seterr()") for _ in read[:1]]
+        for key in used & OF_LOCKS.keys():
+            self.add_names(
+                name_of_answer(getattr(value, key), f"{key}()")
+                for value in [*self.seen.values()]
+                if module_of(type(value)) in OF_LOCKS[key] and hasattr(value, key)
+            )
         for file, label in self._files:
             if not may_read(file, used):
                 continue

@@ -571,7 +571,7 @@ def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
     if zeros[at].shape != g.shape:
         _check_placed("unslice", "g", g.shape, shape, key)
     zeros[at] = g
-    return zeros
+    return zeros if len(shape) else zeros[()]  # a scalar, as most calls give
 
 
 def _fake_placed(g: Any, shape: Any, key: Any) -> FakeArray:

@@ -613,11 +613,11 @@ class Fresh:
 
     def _of_tracer(self, grad: Any) -> Any:
         """Return a gradient that is a value of an outer transform, or a copy of it."""
+        if not grad.shape and not grad.box_is_scalar:
+            return grad[()]  # shares no memory
         memory, is_shared = _memory_of(grad)
         if is_shared or id(memory) in self._seen:
             return grad.copy()
-        if not grad.shape and not grad.box_is_scalar:
-            return grad[()]
         self._seen.add(id(memory))
         # In its first run, a formula gets read-only cotangents.
         is_sealed = type(grad.box_place) is Pinned and grad.box_place.is_sealed

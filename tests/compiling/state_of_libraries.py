@@ -59,9 +59,9 @@ KINDS_OF_LIBRARIES: dict[str, tuple[str, str, str]] = {
         "p.mkdir()",
     ),
     "a file that is gone": (
-        _FILE + "\nimport os\ndef g(): return os.path.isfile(F)",
+        "import os\nG = 'gone.txt'\nopen(G, 'w').close()\ndef g(): return os.path.isfile(G)",
         "return x * (3.0 if g() else 1.0)",
-        "os.remove(F)",
+        "os.remove(G)",
     ),
     "size of a file": (
         _FILE + "\nfrom os.path import getsize",
@@ -173,6 +173,30 @@ REFUSED_OF_LIBRARIES: dict[str, tuple[str, str]] = {
     "random bytes": ("import os", "return x * len(os.urandom(2))"),
     "random name": ("from uuid import uuid4", "return x * (uuid4().int % 3)"),
     "error settings by name": ("from numpy import geterr", "return x * len(geterr())"),
+}
+
+# What `np.seterr` returns -> whether code looks at it.
+SETTERS: dict[str, tuple[str, bool]] = {
+    "set again": (
+        "old = np.seterr(over='ignore')\ny = x * 2.0\nnp.seterr(**old)\nreturn y",
+        False,
+    ),
+    "set to what is known": (
+        "np.seterr(**np.seterr(over='ignore'))\nreturn x * 2.0",
+        True,
+    ),
+    "an item": (
+        "old = np.seterr(over='ignore')\nnp.seterr(**old)\nreturn x * len(old['over'])",
+        True,
+    ),
+    "an item at once": (
+        "return x * len(np.seterr(over='call')['over'])",
+        True,
+    ),
+    "inside": (
+        "def g():\n  return np.seterr(over='call')\nreturn x * len(g()['over'])",
+        True,
+    ),
 }
 
 # What may not be refused: nothing is read.

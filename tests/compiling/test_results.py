@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 import customop as co
 
@@ -46,3 +47,25 @@ def test_inner_functions_return_new_arrays_too() -> None:
         found = fast(np.ones(3))
         assert found.tolist() == [0.0, 0.0]
         found += 1.0
+
+
+@pytest.mark.parametrize("backend", ["native", "numpy", "eager"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x[None] * 2.0,
+        lambda x: np.repeat(x, 2),
+        lambda x: x.reshape(1) * 2.0,
+        lambda x: np.atleast_2d(x) * 2.0,
+        lambda x: np.cumsum(x, axis=0),
+        lambda x: np.stack([x, x]),
+    ],
+    ids=["new axis", "repeat", "reshape", "atleast_2d", "cumsum", "stack"],
+)
+def test_gradients_of_arrays_without_axes_are_scalars(fn: Any, backend: str) -> None:
+    slope = co.grad(lambda x: np.sum(fn(x) * 1.5))
+    for x in (np.array(2.0), np.float64(2.0), np.array(2.0, "f4")):
+        expected = slope(x)
+        found = co.compile(slope, backend=backend)(x), co.make_fx(slope)(x)(x)
+        assert [*map(type, found)] == [type(expected)] * 2
+        assert found == (expected, expected)

@@ -25,6 +25,7 @@ from tests.compiling.state_kinds import MORE_KINDS, REFUSED_KINDS
 from tests.compiling.state_of_libraries import (
     KINDS_OF_LIBRARIES,
     REFUSED_OF_LIBRARIES,
+    SETTERS,
     WRITERS,
 )
 
@@ -432,6 +433,18 @@ def test_what_a_capture_reads_otherwise_is_refused(name: str) -> None:
             fast(X)
 
 
+@pytest.mark.parametrize("name", SETTERS)
+@pytest.mark.usefixtures("settings")
+def test_settings_before_are_refused_where_they_are_read(name: str) -> None:
+    body, is_read = SETTERS[name]
+    fast = co.compile(made("import numpy as np", body, {"__name__": "state_kinds"}))
+    if is_read:
+        with pytest.raises(co.GraphError, match=r"np\.seterr\(\).* other settings"):
+            fast(X)
+    else:
+        assert np.array_equal(fast(X), 2.0 * X)
+
+
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.usefixtures("settings")
 def test_files_that_are_written_are_allowed(name: str) -> None:
@@ -613,6 +626,8 @@ def check(seed: int) -> None:
     names = choose.sample([n for n in kinds if n not in ("eval", "exec")], 3)
     if any("module" in kinds[name][0] for name in names[1:]):
         names = names[:1]  # one module for all
+    if "present folder" in names:  # the files of the others are not there
+        names = ["present folder"]
     are_named = [n not in of_users or choose.random() < 0.8 for n in names]
     scopes: list[dict[str, Any]] = [
         {"__name__": "state_kinds"} if is_named else {} for is_named in are_named

@@ -94,8 +94,10 @@ def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
 def placed(
     plan: TablePlan, node: Node, g: AnyArray, shape: Sequence[int], key: Sequence[Any]
 ) -> None:
-    """Emit zeros with `g` at a slice."""
+    """Emit zeros with `g` at a slice; a scalar if there are no axes."""
     found = plan.result(node, tuple(shape), g.dtype)
+    if not shape:
+        plan.scalars.add(node)
     plan.fill(found, 0)
     plan.copy(g, found[(*basic_key(key), ...)])
 

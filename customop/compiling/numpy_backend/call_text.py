@@ -376,10 +376,10 @@ def _unslice(lines: GraphLines, node: Node) -> str | None:
 def _placed(
     g: Any, shape: tuple[int, ...], dtype: Any, key: Any, zeros: Any = np.zeros
 ) -> Any:
-    """Return zeros with an array in some place."""
+    """Return zeros with an array in some place; a scalar if there are no axes."""
     out = zeros(shape, dtype)
     out[key] = g
-    return out
+    return out if shape else out[()]
 
 
 def _number(lines: GraphLines, node: Node) -> str:

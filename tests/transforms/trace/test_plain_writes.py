@@ -6,10 +6,11 @@ The oracle is the function itself, after somebody else has written the array.
 from __future__ import annotations
 
 import operator
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -493,3 +494,95 @@ def test_traced_values_are_not_stored_into_arrays_from_outside(mode: Any) -> Non
         with pytest.raises(co.CustomOpError):
             co.compile(fn)(X)
         assert not table.any()
+
+
+# ---- random programs ----
+# What they write are zeros, into an array of zeros. Whether one writes is seen by running it
+# while the array holds other numbers.
+
+_WRITES = """\
+t[:] = 0.0|t[...] = 0.0|t[0] = 0.0|t[i] = 0.0|t.fill(0.0)|np.copyto(t, 0.0)|t *= 0.0
+np.multiply(t, 0.0, out=t)|t[[0, 1]] = 0.0|t[::-1][0] = 0.0|t[t > -1.0] = 0.0|wipe(t)
+box.wipe()|np.putmask(t, [True, False], 0.0)|np.add(0.0, 0.0, out=t)|(t[:1])[:] = 0.0
+u = t; u[1:] = 0.0|np.put_along_axis(t, np.array([0]), 0.0, 0)|(lambda: t.fill(0.0))()
+a, b = t, t; b[0] += 0.0 * b[1] - b[0]|t[0], q = 0.0, 1.0|[t.fill(v) for v in (0.0,)]
+np.maximum(t * 0.0, 0.0, out=(t,))|np.cumsum([0.0, 0.0], out=t)|t[0:1], t[1] = [0.0], 0.0"""
+_READS = """\
+y = y + t|y = y * (1.0 + t.sum())|q = np.zeros(2); q[:] = 1.0|q = t.copy(); q[0] = 1.0
+q = [1.0]; q[0] = 2.0|y = y + np.add(t, 1.0, out=np.empty(2))|q = {}; q["t"] = t
+q = t + 1.0; q *= 2.0|y = y + sum(float(v) for v in t)|q = t[0]; q += 1.0|t.sum()"""
+_AROUND = """\
+if x.shape[0] == 2:|if x.shape[0] == 3:|for i in range(2):|for i in range(0):|try:
+with np.errstate():|while i < 1:|def g(t=t, x=x, y=y, i=0):|if True:|for t in (t, t):"""
+_AFTER = {"try:": "finally: i = 0", "while i < 1:": "    i += 1", "def g": "g()"}
+_PLACES = (
+    "table",
+    "box.table",
+    "held['t']",
+    "held['l'][0]",
+    "kept()",
+    "box.inner.table",
+)
+
+
+def _parts(text: str) -> list[str]:
+    return text.replace("\n", "|").split("|")
+
+
+def _program(seed: int) -> tuple[str, dict[str, Any]]:
+    """Make the text of a random function, and its names."""
+    choose = random.Random(seed)
+    lines = ["def run(x):", f"    t, y, i = {choose.choice(_PLACES)}, x, 0"]
+    for _ in range(choose.randint(1, 4)):
+        kinds = _WRITES if choose.random() < 0.4 else _READS
+        body = [choose.choice(_parts(kinds))]
+        for _ in range(choose.randint(0, 2)):
+            around = choose.choice(_parts(_AROUND))
+            after = [v for k, v in _AFTER.items() if around.startswith(k)]
+            body = [around, *(f"    {line}" for line in body), *after]
+        lines += [f"    {line}" for line in body]
+    lines.append("    return y * 1.0")
+    array = np.zeros(2)
+    scope: dict[str, Any] = {"np": np, "table": array, "__name__": "plain"}
+    scope["held"] = {"t": array, "l": [array]}
+    helpers = (
+        "def wipe(a): a[:] = 0.0\n"
+        "def make(t):\n    def kept(): return t\n    return kept\n"
+        "class Box:\n    def wipe(self): self.table[0] = self.table[1] = 0.0\n"
+        "kept, box = make(table), Box()\nbox.inner = Box()\n"
+        "box.table = box.inner.table = table\n"
+    )
+    text = "\n".join(lines)
+    exec(compile(helpers + text, f"program {seed}", "exec", dont_inherit=True), scope)
+    return text, scope
+
+
+def check(seed: int) -> bool:
+    """Compare what is refused with what a run writes; return whether that is something."""
+    text, scope = _program(seed)
+    fn, array = scope["run"], scope["table"]
+    codes = {n: v.__code__ for n, v in scope.items() if isinstance(v, FunctionType)}
+    expected = fn(X)
+    assert not array.any(), text
+    array[:] = 7.0, 3.0
+    before = array.copy()
+    with np.errstate(all="ignore"):
+        fn(X)
+    writes = not np.array_equal(array, before)
+    array[:] = 0.0
+    np.testing.assert_array_equal(co.make_fx(fn)(X)(X), expected, text)
+    if writes:
+        with pytest.raises(co.GraphError, match="do not depend on its arg"):
+            co.compile(fn)(X)
+    else:
+        np.testing.assert_array_equal(co.compile(fn)(X), expected, text)
+    assert not array.any(), text
+    assert all(scope[name].__code__ is code for name, code in codes.items()), text
+    return writes
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore")
+def test_random_programs() -> None:
+    found = [check(seed) for seed in range(400)]
+    assert 100 < sum(found) < 300
