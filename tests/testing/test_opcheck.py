@@ -818,6 +818,24 @@ def test_quick_kernel_has_time_for_all_inputs(
     assert (len(session.samples), session.left_out) == (3, "")
 
 
+def test_compiler_in_a_first_call_is_no_slow_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time of a call is that of the second one."""
+    now = [100.0]
+    monkeypatch.setattr(session_module, "perf_counter", lambda: now[0])
+    seconds = [5.0, 0.25]
+
+    def compiled(x: np.ndarray) -> np.ndarray:
+        now[0] += seconds.pop(0)
+        return x * 2
+
+    op = co.custom_op("checked::compiled", compiled, mutates_args=())
+    session = Session(op, [Sample((X,))], pace=3.0, is_given=False, began=now[0])
+    session.plan([check.cost(op) for check in CHECKS])
+    assert session.pace == 0.25
+
+
 def test_few_inputs_of_a_slow_kernel_show_most() -> None:
     """Those with two axes come first, and the largest is one of them."""
     shapes = [(), (1, 1, 1), (3,), (3, 2), (2, 3, 4)]
