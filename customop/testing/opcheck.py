@@ -219,7 +219,8 @@ def _fewer(op: Operator[..., Any], samples: list[Sample]) -> tuple[list[Sample],
         patterns.was_slow or patterns.seconds_a_call * _CALLS > config.opcheck_seconds
     ):
         return samples, ""
-    few = sorted(samples, key=_beside_two_axes)[:_INPUTS_OF_SLOW]
+    first = sorted(samples[:-1], key=_beside_two_axes)[:_INPUTS_OF_SLOW]
+    few = [*first, samples[-1]]  # the largest shows what is done from some length on
     left_out = f"the kernel is slow: {len(few)} of {len(samples)} inputs are checked"
     return few, _FEW if patterns.was_slow else left_out
 

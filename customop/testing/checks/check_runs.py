@@ -33,6 +33,23 @@ SUCCESS = "SUCCESS"
 WAIVED = "WAIVED"
 
 
+class Effort(NamedTuple):
+    """About how many calls of the operator a check makes for one array, and its worth.
+
+    Attributes
+    ----------
+    calls, made_up : int
+        Calls of the check, and more of its made-up part.
+    finds : int
+        How many faults it finds of those in the tests, about: slow kernels have time
+        for the checks first that find most in their calls.
+    """
+
+    calls: int
+    made_up: int = 0
+    finds: int = 0
+
+
 class Check(NamedTuple):
     """One row of the table of checks.
 
@@ -61,12 +78,7 @@ class Check(NamedTuple):
         child.
     is_rest : bool
         Whether this is only the made-up part of another check.
-    calls, rest_calls : int
-        About how many calls of the operator the check makes for one array, and its
-        made-up part.
-    finds : int
-        How many faults it finds of those in the tests, about: slow kernels have time
-        for the checks first that find most in their calls.
+    effort : Effort
     rule : str, optional
         The kind of rule without which the check makes no calls.
     """
@@ -80,9 +92,7 @@ class Check(NamedTuple):
     made_up: Callable[[Session, Sample], str] | None = None
     made_up_values: Callable[[Session, Sample], Iterable[Sample]] | None = None
     is_rest: bool = False
-    calls: int = 1
-    rest_calls: int = 0
-    finds: int = 0
+    effort: Effort = Effort(1)
     rule: RuleKind | None = None
 
     def __hash__(self) -> int:
@@ -91,8 +101,8 @@ class Check(NamedTuple):
     def cost(self, op: Operator[..., Any]) -> Cost:
         """Return how many calls it makes for one input of an operator, about."""
         is_needed = self.rule is None or op.find_rule(self.rule) is not None
-        calls = self.calls if is_needed else 0
-        return Cost(calls, self.finds / max(calls, 1))
+        calls = self.effort.calls if is_needed else 0
+        return Cost(calls, self.effort.finds / max(calls, 1))
 
     @property
     def whole(self) -> Check:
@@ -108,8 +118,9 @@ class Check(NamedTuple):
 @cache
 def _whole(check: Check) -> Check:
     run, made_up, values = check.run, check.made_up, check.made_up_values
-    calls = check.calls + check.rest_calls
-    found = check._replace(made_up=None, made_up_values=None, calls=calls)
+    calls, more, finds = check.effort
+    effort = Effort(calls + more, finds=finds)
+    found = check._replace(made_up=None, made_up_values=None, effort=effort)
     if made_up is not None:
         return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
     if values is not None:
@@ -128,7 +139,7 @@ def _rest(check: Check) -> Check | None:
         made_up=None,
         made_up_values=None,
         is_rest=True,
-        calls=check.rest_calls,
+        effort=Effort(check.effort.made_up, finds=check.effort.finds),
     )
 
 

@@ -243,24 +243,26 @@ class Session:
 
         The search for inputs, and a child that has found a fault, take half at most.
         """
+        self.costs_left = list(costs)
+        calls, count = sum(c.calls for c in self.costs_left), len(self.samples)
         whole = config.opcheck_seconds
-        left = whole - (perf_counter() - self.began)
-        self.seconds_left, self.costs_left = max(left, whole / 2), list(costs)
-        calls = sum(cost.calls for cost in self.costs_left)
-        if self.pace * calls > self.seconds_left / _PARTS:
+        if self.pace * calls > (whole - (perf_counter() - self.began)) / _PARTS:
             self._note_pace()
-        one, count = self.pace * calls, len(self.samples)
+        left = whole - (perf_counter() - self.began)
+        self.seconds_left = max(left, whole / 2)
+        one = self.pace * calls
         few = max(1, int(self.seconds_left / one)) if one else count
         if few < count:
             self.samples = self.samples[:few]
             self.left_out = f"the kernel is slow: inputs checked are {few} of {count}"
 
     def _note_pace(self) -> None:
-        """Time a call again: the search counts fakes, and a first call may compile."""
-        start = perf_counter()
+        """Time a call again: a first one may compile, and the search counts fakes."""
         with suppress(Exception):  # the checks report it
-            self.call(self.values(self.samples[0]))
-            self.pace = perf_counter() - start
+            for _ in range(1 if self.is_given else 2):
+                start = perf_counter()
+                self.call(self.values(self.samples[0]))
+                self.pace = perf_counter() - start
 
     @contextmanager
     def timed(self, cost: Cost) -> Iterator[None]:
@@ -279,14 +281,14 @@ class Session:
         with suppress(ValueError):  # a check that was not planned
             after.remove(cost)
         kept = sum(c.calls for c in after if c.worth > cost.worth)
-        if after and needed > max(0.0, left - self.pace * kept):
+        if after and needed > max(0.0, left - _CERTAIN * self.pace * kept):
             raise OutOfTimeError(
                 f"a call takes {self.pace:.2g} s, and one input {cost.calls} calls"
             )
         # Between equal shares and a third of what is left.
         more = left * (1 / count + 1 / min(count, _PARTS)) / 2
         calls = sum(c.calls for c in after)
-        more = min(more, left - self.pace * calls)
+        more = min(more, left - _SPARE * self.pace * calls)
         own = cost.calls + 1  # checks that call nothing ask for the time, too
         share = max(left * own / (own + calls), more, needed)
         share = max(min(share, left), config.opcheck_seconds / _LEAST)
@@ -466,6 +468,10 @@ class Session:
 _COPIES = 24
 # The part of the time that is left which the first of many checks may take, about.
 _PARTS = 3
+# What is kept for the checks after one, compared with the calls for one input.
+_SPARE = 1.5
+# The part of these calls that checks surely make.
+_CERTAIN = 0.75
 # The part of the whole time that any check gets.
 _LEAST = 200
 # Seed of NumPy's global state before each run of an operator that draws from it.

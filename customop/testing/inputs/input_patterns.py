@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, cycle, zip_longest
+from itertools import combinations, cycle, islice, zip_longest
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -240,7 +240,8 @@ def _patterns(
     few = [t for t in found if max(t.ranks, default=0) < 4]
     # Four axes show nothing that two and three axes do not show, if those are accepted.
     found = few if len({t.ranks for t in few}) > 1 else found
-    meant = [t for t in found if oracle.was_slow or _is_meant(op, oracle, t)]
+    most = _SAMPLES_OF_SLOW if oracle.was_slow else len(found)
+    meant = [*islice((t for t in found if _is_meant(op, oracle, t)), most)]
     axes, others = _diverse(meant or found)
     patterns = [generalize(oracle, t, "axes") for t in axes]
     if oracle.was_slow:

@@ -351,7 +351,7 @@ class Oracle:
         self.check_time: Callable[[], None] = _nothing
         self._left = _CALLS
         self._start = perf_counter()
-        self._allowed = Allowance(min(_SECONDS, config.opcheck_seconds / 8))
+        self._allowed = Allowance(min(_SECONDS, config.opcheck_seconds / 4))
 
     @classmethod
     def around(cls, op: Operator[..., Any], sample: Sample) -> Oracle:
