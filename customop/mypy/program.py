@@ -72,6 +72,8 @@ class Program:
         self._surveys = surveys
         # Name of a module -> the operators that it imports, by name.
         self._others: dict[str, dict[str, list[FoundOperator]]] = {}
+        # Name of a module -> the names of these, by their names without overloads.
+        self._bases: dict[str, dict[str, list[str]]] = {}
         # Name of a module -> names that several of the modules that it sees define.
         self._shared: dict[str, dict[str, list[FoundOperator]]] = {}
         # Name of a module -> the function or module in which mypy checks its imports.
@@ -83,6 +85,7 @@ class Program:
         """Forget what was found, because a module has changed."""
         self.imports.forget()
         self._others.clear()
+        self._bases.clear()
         self._shared.clear()
         self._meetings.pop(module, None)
 
@@ -98,11 +101,9 @@ class Program:
 
     def signatures(self, api: TypeChecker, name: str) -> FunctionLike | None:
         """Return the signatures of all overloads of a name; None if one is unknown."""
-        names = {
-            found.record.name
-            for found in self._all(api)
-            if found.record.name.partition(".")[0] == name
-        }
+        own = (record.name for _, record, _ in self.imports.operators(api.tree))
+        names = {n for n in own if _base(n) == name}
+        names.update(self._bases_of_others(api.tree).get(name, ()))
         operators = [self.find(api, qualname) for qualname in sorted(names)]
         calls = [signature_of(found[1]) for found in operators if found is not None]
         known = [call for call in calls if call is not None]
@@ -123,12 +124,17 @@ class Program:
         alone proves nothing. Names that differ only by digits or underscores belong to
         a series and are accepted.
         """
-        namespace = qualname.partition("::")[0]
-        known = {found.record.name.partition(".")[0] for found in self._all(api)}
-        known |= {name.partition(".")[0] for name in self._surveys.of(api.tree).defined}
+        self._watch(api)
+        namespace, base = qualname.partition("::")[0], _base(qualname)
+        bases = self._surveys.of(api.tree).bases
+        others = self._bases_of_others(api.tree)
+        if base in bases or base in others:  # before all names are looked at
+            return None
+        own = (record.name for _, record, _ in self.imports.operators(api.tree))
+        known = {*bases, *others, *map(_base, own)}
         mine = [name for name in known if name.startswith(f"{namespace}::")]
-        near = get_close_matches(qualname, mine, 1, cutoff=0.85)
-        if qualname.partition(".")[0] in known or not near:
+        near = base not in known and get_close_matches(qualname, mine, 1, cutoff=0.85)
+        if not near:
             return None
         if _SERIES.sub("", near[0]) == _SERIES.sub("", qualname):
             return None
@@ -153,8 +159,23 @@ class Program:
             yield from operators
 
     def _named(self, api: TypeChecker, qualname: str) -> list[FoundOperator]:
-        own = [f for f in self._found(api.tree) if f.record.name == qualname]
+        module = api.tree.fullname
+        own = [
+            FoundOperator(record, operator_type, module, name)
+            for name, record, operator_type in self.imports.operators(api.tree)
+            if record.name == qualname
+        ]
         return [*own, *self._of_others(api.tree).get(qualname, ())]
+
+    def _bases_of_others(self, tree: MypyFile) -> dict[str, list[str]]:
+        """Return the names of imported operators by their names without overloads."""
+        name = tree.fullname
+        if name not in self._bases:
+            bases: dict[str, list[str]] = defaultdict(list)
+            for qualname in self._of_others(tree):
+                bases[_base(qualname)].append(qualname)
+            self._bases[name] = bases
+        return self._bases[name]
 
     def _of_others(self, tree: MypyFile) -> dict[str, list[FoundOperator]]:
         name = tree.fullname
@@ -269,6 +290,11 @@ class Program:
         modules = [api.modules[name] for name in names if name in api.modules]
         found = [self.imports.reachable(m) for m in modules if not m.is_stub]
         return {module.fullname for modules in found for module in modules}
+
+
+def _base(qualname: str) -> str:
+    """Return the name of an operator without its overload."""
+    return qualname.partition(".")[0]
 
 
 # Before checking a module again, mypy's daemon deletes its symbols except those with

@@ -168,10 +168,10 @@ class Survey:
         elif isinstance(callee, NameExpr | MemberExpr) and callee.name in _OF_KERNELS:
             self.registering_kernels.append(node)
 
-    @property
-    def defined(self) -> list[str]:
-        """Qualified names that the module defines anywhere, as far as known."""
-        return [*self._defining]
+    @cached_property
+    def bases(self) -> frozenset[str]:
+        """Names that the module defines anywhere, as far as known, without overloads."""
+        return frozenset(name.partition(".")[0] for name in self._defining)
 
     def number(self, name: str, call: Context) -> int:
         """Return the position of a definition among those with the same literal name.

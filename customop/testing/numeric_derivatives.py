@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,8 +58,7 @@ def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> No
     for again in (pull, adjoint(problem)[0]):
         _check_same("gradient", pulled, again(cotangent), problem.inputs, options)
     if options.fast:
-        pairings = partial(_pulled, pull)
-        _check_along(problem, problem.rule, pairings, push, options)
+        _check_pulled(problem, pull, push, options)
     else:
         expected = columns(problem.inputs, push, problem.outputs.size)
         found = columns(problem.outputs, pull, problem.inputs.size).T
@@ -84,12 +82,16 @@ def _check_linear(
     """Check a random cotangent too: unit cotangents cannot tell g * g from g."""
     _check_gradient(
         problem,
-        f"has {with_article(problem.rule)} that is not linear in its cotangent",
+        _not_linear(problem),
         (pulled, "for a random cotangent"),
         (cotangent @ matrix, "summed over its entries"),
         options,
         do="use each incoming gradient once in each term of the backward formula",
     )
+
+
+def _not_linear(problem: Problem) -> str:
+    return f"has {with_article(problem.rule)} that is not linear in its cotangent"
 
 
 def _check_gradient(
@@ -114,30 +116,74 @@ def _check_gradient(
     )
 
 
-def _check_along(
-    problem: Problem,
-    rule: str,
-    pairings: Callable[[list[Vector], list[Vector]], Vector],
-    push: Linear,
-    options: CheckOptions,
+def _check_pulled(
+    problem: Problem, pull: Linear, push: Linear, options: CheckOptions
 ) -> None:
     """Compare along random directions, for each pair of an output and an input."""
     rng = np.random.default_rng(_SEED)
     for _ in range(_DIRECTIONS):
         cotangents = problem.outputs.blockwise(problem.outputs.random(rng))
-        tangents = problem.inputs.blockwise(problem.inputs.random(rng))
-        found = pairings(cotangents, tangents)
-        expected = _pushed(push, cotangents, tangents)
-        compare_along(problem, rule, found, expected, options)
+        pairs = [(w, pull(w)) for w in cotangents]
+        for direction in problem.inputs.blockwise(problem.inputs.random(rng)):
+            slopes = push(direction)
+            for cotangent, gradient in pairs:
+                found = float(gradient @ direction)
+                expected = float(cotangent @ slopes)
+                if not is_near(found, expected, options):
+                    way = cotangent, gradient, direction
+                    fault = wrong_along(problem, pull, way, found, expected)
+                    fault.where += (_ENTRY,)
+                    raise fault
 
 
-def _pushed(push: Linear, cotangents: list[Vector], tangents: list[Vector]) -> Vector:
-    moved = [push(t) for t in tangents]
-    return np.array([[w @ y for y in moved] for w in cotangents])
+_ENTRY = "fast_mode=False names the entry"
 
 
-def _pulled(pull: Linear, cotangents: list[Vector], tangents: list[Vector]) -> Vector:
-    return np.array([[g @ t for t in tangents] for g in map(pull, cotangents)])
+def is_near(found: float, expected: float, options: CheckOptions) -> bool:
+    """Return whether a slope agrees with a difference within the bounds."""
+    return bool(abs(found - expected) <= options.atol + options.rtol * abs(expected))
+
+
+def wrong_along(
+    problem: Problem,
+    pull: Linear,
+    way: tuple[Vector, Vector, Vector],
+    found: float,
+    expected: float,
+) -> Fault:
+    """Return the fault of a slope; its `way` is a cotangent, a gradient, a direction."""
+    cotangent, gradient, direction = way
+    moved = np.flatnonzero(direction)
+    at = problem.inputs.holder(int(moved[0]))
+    fault = Fault(
+        f"has a wrong {problem.rule}",
+        do=f"correct the {problem.rule} formula of an operator in the function",
+        parameter=problem.inputs.labels[at],
+    )
+    for factor in (-1.0, 0.5):
+        other = pull(factor * cotangent)
+        if not np.allclose(other, factor * gradient, 1e-6, 1e-9, equal_nan=True):
+            worst = furthest(other, factor * gradient)
+            seen = f"{short(gradient[worst])}, and {short(other[worst])}"
+            where = f"gradient by {problem.inputs.name(worst)}"
+            fault.what = _not_linear(problem)
+            fault.where = (f"{where}: {seen} for {factor:g} times the cotangent",)
+            return fault
+    by, where = problem.inputs.name(int(moved[0])), ""
+    if moved.size > 1:
+        by = _span(problem.inputs, direction)
+        where = f", along a random direction of {moved.size} numbers"
+    what = f"d {_span(problem.outputs, cotangent)} / d {by} is {short(found)}"
+    what += f", by differences {short(expected)}: the sum with random weights{where}"
+    fault.where = (what,)
+    return fault
+
+
+def _span(space: Space, vector: Vector) -> str:
+    """Return the labels of the first and last array where a vector is not zero."""
+    moved = np.flatnonzero(vector)
+    holders = [space.holder(int(i)) for i in (*moved[:1], *moved[-1:])]
+    return " to ".join(dict.fromkeys(space.labels[i] for i in holders))
 
 
 def check_unused(
@@ -205,7 +251,12 @@ def _row(batch: Any, i: int) -> Any:
 def _check_forward(problem: Problem, push: Linear, options: CheckOptions) -> None:
     moved = pushforward(problem)
     if options.fast:
-        _check_along(problem, "jvp", partial(_pushed, moved), push, options)
+        rng = np.random.default_rng(_SEED)
+        for _ in range(_DIRECTIONS):
+            for direction in problem.inputs.blockwise(problem.inputs.random(rng)):
+                found, expected = moved(direction), push(direction)
+                allowed = options.atol + options.rtol * np.abs(expected)
+                compare_tangent(problem, direction, found, expected, allowed, options)
         return
     expected = columns(problem.inputs, push, problem.outputs.size)
     found = columns(problem.inputs, moved, problem.outputs.size)
@@ -565,20 +616,25 @@ def compare(
         raise fault
 
 
-def compare_along(
-    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
+def compare_tangent(
+    problem: Problem,
+    direction: Vector,
+    found: Vector,
+    expected: Vector,
+    allowed: Vector,
+    options: CheckOptions,
 ) -> None:
-    """Raise unless directional derivatives agree for each output and input."""
+    """Raise unless a tangent along a direction agrees with differences, entry by entry."""
     worst = _report(
-        rule,
-        (found, expected, options.atol + options.rtol * np.abs(expected)),
-        (problem.outputs.labels.__getitem__, problem.inputs.labels.__getitem__),
+        "jvp",
+        (found[:, None], expected[:, None], allowed[:, None]),
+        (problem.outputs.name, lambda column: _span(problem.inputs, direction)),
         options,
     )
     if worst is not None:
-        fault, column = worst
-        fault.where += ("along random directions; fast_mode=False names the entry",)
-        fault.parameter = problem.inputs.labels[column]
+        fault = worst[0]
+        fault.where += ("along a random direction",)
+        fault.parameter = _span(problem.inputs, direction).partition(" to ")[0]
         raise fault
 
 

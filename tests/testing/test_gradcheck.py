@@ -480,9 +480,34 @@ def test_words_in_fast_mode() -> None:
     """Random directions name the pair of arrays, and how to learn more."""
     op = operator(np.multiply, lambda g, x, y: (g * y, 2.0 * g * x), TWO)
     text = failure(co.gradcheck, op, (Y, Y), fast_mode=True)
-    assert "has a wrong backward, in 1 of 2 derivatives" in text
-    assert "worst: d output / d inputs[1] is" in text
-    assert "along random directions; fast_mode=False names the entry" in text
+    first, second, third, *_ = text.splitlines()
+    assert first.endswith("multiply has a wrong backward")
+    assert second.startswith("  d output / d inputs[1] is 0.76")
+    assert second.endswith(
+        ", by differences 0.380099: the sum with random weights,"
+        " along a random direction of 3 numbers"
+    )
+    assert third == "  fast_mode=False names the entry"
+
+
+def test_words_of_a_wrong_tangent_in_fast_mode() -> None:
+    """A random direction names the entry of the output, and the inputs."""
+    op = operator(np.sin, lambda g, x: g * np.cos(x))
+    slope = np.array([1.0, 1.0, 2.0])
+    op.register_jvp(
+        lambda primals, tangents: (op(*primals), slope * np.cos(*primals) * tangents[0])
+    )
+    text = failure(co.gradcheck, op, (Y,), fast_mode=True, check_forward_ad=True)
+    assert "has a wrong jvp, in 1 of 3 derivatives" in text
+    assert "worst: d output[2] / d inputs[0] is" in text
+    assert "along a random direction" in text
+
+
+def test_words_of_a_formula_that_is_not_linear_in_fast_mode() -> None:
+    """A cotangent that is squared is named as such, also along directions."""
+    op = operator(np.sin, lambda g, x: g * g * np.cos(x))
+    text = failure(co.gradcheck, op, (Y,), fast_mode=True)
+    assert "has a backward that is not linear in its cotangent" in text
 
 
 def no_floats(x: Any) -> Any:

@@ -46,14 +46,15 @@ from customop.testing.numeric_derivatives import (
     check_batched,
     check_derivatives,
     check_unused,
-    furthest,
+    compare_tangent,
     has_ties,
     is_level,
+    is_near,
     pushforward,
     same_vector,
     second_problem,
-    short,
     slopes_along,
+    wrong_along,
 )
 from customop.testing.quiet import about_to_run, strict_numbers
 from customop.transforms.autograd.grad import vjp
@@ -197,11 +198,11 @@ def _wrong_slope(
     found = float(gradient @ direction)
     with suppress(Exception):  # outside of the domain: the other side decides
         ahead = problem.at(problem.start + step * direction)
-        if _is_near(found, float(cotangent @ (ahead - problem.value)) / step):
+        if is_near(found, float(cotangent @ (ahead - problem.value)) / step, _ALONG):
             return None
     slopes = slopes_along(problem, direction, step)
     expected = float(cotangent @ slopes)
-    if np.isnan(expected) or _is_near(found, expected):  # nan: it has a kink or a jump
+    if np.isnan(expected) or is_near(found, expected, _ALONG):  # nan: a kink or a jump
         return None
     if has_ties(problem) and not is_level(problem, direction, step, slopes):
         return None
@@ -219,30 +220,8 @@ def _raise_along(
     found, expected, scale = wrong
     if abs(found - expected) <= 1e-5 + 1e-7 * scale + 3e-4 * abs(expected):
         return  # rounding may explain it
-    pull = adjoint(problem)[0]
-    moved = np.flatnonzero(direction)
-    at = problem.inputs.holder(int(moved[0]))
-    fault = Fault(
-        f"has a wrong {problem.rule}",
-        do="correct it",
-        parameter=problem.inputs.labels[at],
-    )
-    for factor in (-1.0, 0.5):
-        other = pull(factor * cotangent)
-        if not np.allclose(other, factor * gradient, 1e-6, 1e-9, equal_nan=True):
-            fault.what = f"has a {problem.rule} that is not linear in its cotangent"
-            worst = furthest(other, factor * gradient)
-            seen = f"{short(gradient[worst])}, and {short(other[worst])}"
-            where = f"gradient by {problem.inputs.name(worst)}"
-            fault.where = (f"{where}: {seen} for {factor:g} times the cotangent",)
-            raise fault
-    if moved.size == 1:
-        what = f"the derivative by {problem.inputs.name(int(moved[0]))}"
-    else:
-        what = f"the slope along a random direction of all {moved.size} numbers"
-    what += f" of a weighted sum of the results is {short(found)}"
-    fault.where = (f"{what}, by differences {short(expected)}",)
-    raise fault
+    way = cotangent, gradient, direction
+    raise wrong_along(problem, adjoint(problem)[0], way, found, expected)
 
 
 def _bounded(session: Session, options: CheckOptions) -> CheckOptions:
@@ -253,6 +232,7 @@ def _bounded(session: Session, options: CheckOptions) -> CheckOptions:
 
 
 _REMEDIES = {
+    "jvp": "correct the rule of @{}.register_jvp",
     "gradient": "correct the formula of @{}.register_autograd",
     "second gradient": "make the formula of @{}.register_autograd of operators with"
     " right formulas of their own, on all that it depends on",
@@ -272,8 +252,8 @@ def _remedy(session: Session, rule: str) -> Iterator[None]:
         raise
 
 
-# Tolerances for a derivative against its difference.
-_RTOL, _ATOL = 1e-4, 1e-5
+# Bounds for a derivative along a direction against its difference.
+_ALONG = CheckOptions(rtol=1e-4, atol=1e-5)
 # How many components are moved one by one. Larger arrays use a sample of them, and very
 # large arrays a smaller sample.
 _MOST_COMPONENTS = 24
@@ -339,10 +319,6 @@ def _keeping_ties(start: Vector) -> Vector:
     """Return a direction in which equal numbers stay equal."""
     values, places = np.unique(start, return_inverse=True)
     return np.abs(fixed_random(values.size))[places]
-
-
-def _is_near(found: float, expected: float) -> bool:
-    return bool(abs(found - expected) <= _ATOL + _RTOL * abs(expected))
 
 
 # ---- the check of an operator's jvp rule ----
@@ -428,30 +404,16 @@ def _check_tangent(
     """Return the tangent along a direction; raise if it differs from the difference."""
     found = pushforward(problem)(direction)
     slopes = slopes_along(problem, direction, step)
-    for i, block in enumerate(problem.outputs.blocks):
-        a, b = found[block], slopes[block]
-        scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
-        with np.errstate(invalid="ignore"):
-            is_right = np.abs(a - b) <= 1e-5 * scale + 1e-4 * np.abs(b)
-        if not (is_right | np.isnan(b)).all():
-            names = problem.inputs.labels
-            raise Fault(
-                f"has a wrong tangent of output {i} along {', '.join(names)}",
-                _listed(a),
-                f"by differences {_listed(b)}",
-                do=f"correct the rule of @{session.op.name}.register_jvp",
-                parameter=parameter_of(names[0]),
-            )
+    scale = np.ones(slopes.size)
+    for block in problem.outputs.blocks:
+        sizes = np.abs(slopes[block])
+        scale[block] = max(1.0, float(sizes[np.isfinite(sizes)].max(initial=0.0)))
+    # Neither is compared at a kink or a jump, nor outside of the domain.
+    seen, expected = (np.where(np.isnan(slopes), 0.0, v) for v in (found, slopes))
+    allowed = _ALONG.atol * scale + _ALONG.rtol * np.abs(expected)
+    with _remedy(session, "jvp"):
+        compare_tangent(problem, direction, seen, expected, allowed, _ALONG)
     return found
-
-
-def _listed(vector: Vector) -> str:
-    """Write the first numbers of a vector."""
-    more = f", and {vector.size - _LISTED} more" if vector.size > _LISTED else ""
-    return f"{vector[:_LISTED].tolist()}{more}"
-
-
-_LISTED = 24
 
 
 def _check_transposed(problem: Problem, direction: Vector, tangent: Vector) -> None:

@@ -36,6 +36,11 @@ from customop.testing.quiet import Allowance
 # reports an explicit example as it is. Its private `internal.conjecture` can start from
 # given choices. Used that way it took as long as this module for the axes of two
 # arrays (14 ms), after an import of 160 ms. It is also only an optional package here.
+#
+# A trial let it choose the inputs of opcheck too, by strategies of shapes, dtypes and
+# options, without the search and its patterns. It found 184 of the 194 planted faults of
+# the tests, in 266 s for 55 s, and called ten of their right twins wrong: it draws calls
+# that kernels take by chance, and no pattern says which axes belong together.
 
 # The search stops after this many checks. Faults of the tests need 20 to 300.
 _TRIES = 3000

@@ -393,7 +393,7 @@ def jvp_returns_another_value(wrong: bool) -> Any:
 
 
 @planted(
-    test_jvp="has a wrong tangent of output 0 along x",
+    test_jvp="has a wrong jvp, in 2 of 2 derivatives",
 )
 def jvp_is_not_linear(wrong: bool) -> Any:
     def rule(op, primals, tangents):
@@ -404,7 +404,7 @@ def jvp_is_not_linear(wrong: bool) -> Any:
 
 
 @planted(
-    test_jvp="has a wrong tangent of output 1 along x",
+    test_jvp="has a wrong jvp, in 1 of 2 derivatives",
 )
 def jvp_of_the_second_result(wrong: bool) -> Any:
     def both(x: A) -> tuple[A, A]:
@@ -418,7 +418,7 @@ def jvp_of_the_second_result(wrong: bool) -> Any:
 
 
 @planted(
-    test_jvp="has a wrong tangent of output 0 along x",
+    test_jvp="has a wrong jvp, in 2 of 2 derivatives",
 )
 def jvp_drops_imaginary_tangents(wrong: bool) -> Any:
     def squared(x: A) -> A:

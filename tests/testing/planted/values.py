@@ -47,7 +47,7 @@ def conjugate_of_a_product_is_left_out(wrong: bool) -> Any:
 
 
 @planted(
-    test_jvp="has a wrong tangent of output 0 along x",
+    test_jvp="has a wrong jvp, in 2 of 2 derivatives",
 )
 def tangent_is_conjugated(wrong: bool) -> Any:
     op = define(square).register_fake(modeled(square))
