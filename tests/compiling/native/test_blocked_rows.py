@@ -248,6 +248,12 @@ def test_rows_with_sums(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
         compare_steps(seed, monkeypatch)
 
 
+@pytest.mark.parametrize("seed", [136, 169, 354])
+def test_numbers_that_come_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that a row of the run reads is stored, though it is one of a group."""
+    compare_steps(seed, monkeypatch)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("start", range(100, 900, 100))
 def test_more_rows_with_sums(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
