@@ -51,7 +51,7 @@ from customop.compiling.level_graphs import (
     like,
     nests,
 )
-from customop.compiling.repeated_steps import repeated_steps
+from customop.compiling.repeated_steps import MANY, repeated_steps
 from customop.compiling.report import CompileReport, EntryFacts, facts_of, reason_for
 from customop.compiling.surroundings import Surroundings
 from customop.config import config
@@ -539,7 +539,7 @@ class Compiled(Generic[P, R]):
         """Warn once of a Python loop that has become a large graph."""
         if entry.module is None or self._kept.has_loop or self._original.is_lift:
             return
-        count, steps = repeated_steps(entry.module.graph)
+        count, steps = repeated_steps(entry.module.graph, MANY)
         if steps:
             self._kept.has_loop = True
             warn_caller(

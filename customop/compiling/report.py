@@ -11,7 +11,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import describe
 from customop.compiling.call_code import CallArguments
 from customop.compiling.entries import Entry
-from customop.compiling.repeated_steps import repeated_steps
+from customop.compiling.repeated_steps import SOME, repeated_steps
 from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
@@ -163,7 +163,7 @@ def lines_of(entry: Entry) -> Iterator[str]:
     if entry.found is None or entry.module is None:
         return
     yield from _symbolic(entry)
-    count, steps = repeated_steps(entry.module.graph)
+    count, steps = repeated_steps(entry.module.graph, SOME)
     if steps:
         yield (
             f"{count} nodes, about {steps} times the same steps: co.scan or co.fori_loop "

@@ -64,6 +64,14 @@ def test_a_short_loop_is_not_worth_a_word() -> None:
     assert WORDS not in str(compiled.explain())
 
 
+def test_a_loop_of_some_hundred_calls() -> None:
+    """It is not worth a warning, but a word of `explain`, also by the default back end."""
+    compiled = co.compile(unrolled(30))
+    with warnings.catch_warnings(action="error"):
+        compiled(np.ones(3))
+    assert f"243 nodes, about 28 {WORDS}" in str(compiled.explain())
+
+
 def test_a_loop_that_gets_long_later() -> None:
     """The warning is of the first graph that is large."""
 

@@ -542,6 +542,9 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
     "subtract": _arithmetic("fsub"),
 }
 
+# The names of ufuncs whose rows are joined.
+JOINED: Final = frozenset(_OPERATIONS)
+
 
 @cache
 def _can_join(name: str, char: str) -> bool:

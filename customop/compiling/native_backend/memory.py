@@ -16,6 +16,9 @@ COPIED: Final = 4096
 # Small blocks lie side by side in chunks.
 _CHUNK: Final = 1 << 16
 _SMALL: Final = 1 << 12
+# The smallest blocks that were freed last are not used again yet: rows of numbers can come
+# before or after others only as long as they do not share memory.
+_RESTING: Final = 16
 
 
 class Block:
@@ -75,8 +78,9 @@ class MemoryPlan:
     def take(self, nbytes: int) -> Block:
         """Return a block that is free, or a new one."""
         size = max(-(-nbytes // _ALIGNED) * _ALIGNED, _ALIGNED)
-        free = self._free.get(size)
-        block = free.pop() if free else self.new(size)
+        free = self._free.get(size, [])
+        rest = _RESTING if size == _ALIGNED else 0
+        block = free.pop(-1 - rest) if len(free) > rest else self.new(size)
         block.largest = max(block.largest, nbytes)
         return block
 

@@ -27,6 +27,7 @@ from customop.compiling.native_backend.own_loops import (
     move_loop,
     scalar_power_loop,
 )
+from customop.compiling.native_backend.row_order import with_neighbors
 from customop.compiling.native_backend.tables import InnerLoop
 from customop.compiling.native_backend.ufunc_loops import (
     DTYPES,
@@ -225,7 +226,7 @@ class TablePlan:
 
     def make(self) -> None:
         """Emit the rows of all nodes."""
-        nodes = [*self.module.graph.nodes]
+        nodes = with_neighbors([*self.module.graph.nodes])
         ends = _last_uses(nodes)
         inputs = iter(self._inputs)
         for i, node in enumerate(nodes):

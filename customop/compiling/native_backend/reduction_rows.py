@@ -69,7 +69,7 @@ def mean(
         raise WholeGraph("a mean of no items, which warns")
     if x.dtype.kind in "biu" and x.itemsize <= _EXACT_BYTES:
         x = plan.cast(x, np.dtype(np.float64))  # sums are whole numbers below 2**53
-    if x.dtype.char not in "fd" or x.size >= 1 << 21:
+    if x.dtype.char not in "fd" or x.size >= _MOST_ITEMS[x.dtype.char]:
         raise NotNative(f"a mean of {x.dtype}")
     _reduce(plan, node, np.add, x, axis, keepdims, 0.0)
     total = plan.arrays[node]
@@ -79,6 +79,10 @@ def mean(
     last = len(plan.table.rows) - 1
     if last - 1 in plan.table.sums:
         plan.table.sums[last - 1] = last
+
+
+# Numbers of items that the dtype can hold.
+_MOST_ITEMS: Final = {"f": 1 << 21, "d": 1 << 50}
 
 
 def _reduce(
@@ -134,9 +138,8 @@ def reduced(
     _emit(plan, loop, x, address_of(whole), order, start)
     row = before + 1
     if (
-        not plan.program.is_exact
-        and ufunc is np.add
-        and x.dtype.kind == "f"
+        ufunc is np.add
+        and x.dtype.char in "fd"
         and len(plan.table.rows) == row + 1
         and order == [LoopAxis(x.size, (0, x.itemsize))]
     ):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.capture import keep_what_warns
+from customop.compiling.native_backend import blocked_rows
 from customop.compiling.native_backend.blocked_rows import join_rows
 from customop.compiling.native_backend.door import (
     FLAGGED,
@@ -16,6 +19,8 @@ from customop.compiling.native_backend.door import (
     make_door,
 )
 from customop.compiling.native_backend.memory import address_of
+from customop.compiling.native_backend.native_code import build
+from tests.compiling.native.random_programs import bits
 from tests.compiling.native.test_fused_loops import BINARY, UNARY, Rows
 
 SLOW = (
@@ -169,7 +174,114 @@ def test_flags_in_any_block(place: int, monkeypatch: pytest.MonkeyPatch) -> None
     assert (door(values)[0] == 1).all()
 
 
-# ---- sums of blocks, with exact=False ----
+# ---- rows with sums, and with rows of numbers between them ----
+
+
+def random_steps(seed: int) -> Any:  # noqa: C901  # a list of cases
+    """Return a random function of two arrays and a number."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(0, 1000, (int(rng.integers(3, 16)), 5))
+
+    def step(  # noqa: PLR0911  # a list of cases
+        case: Any, values: list[Any], numbers: list[Any]
+    ) -> Any:
+        kind, first, second, third, way = case
+        u = values[first % len(values)] if way % 2 else values[-1]
+        w, number = values[second % len(values)], numbers[third % len(numbers)]
+        if kind % 14 < 4:
+            return (np.add, np.multiply, np.subtract, np.maximum)[kind % 14](u, w)
+        if kind % 14 < 6:
+            return (np.add, np.multiply)[kind % 14 - 4](u, number)
+        if kind % 14 < 9:
+            total = (np.sum, np.mean)[kind % 2](u if third % 3 else w)
+            return np.tanh(total) if third % 5 == 0 else total
+        if kind % 14 == 9:
+            other = numbers[second % len(numbers)]
+            return number * 0.5 + other if way % 2 else np.sqrt(np.abs(number))
+        if kind % 14 == 10:
+            return np.exp(-np.abs(u))
+        if kind % 14 == 11:
+            return np.sqrt(np.abs(u) + 0.5)
+        return np.tanh(u) if kind % 14 == 12 else u * 0.5 - w
+
+    def program(x: Any, y: Any, s: Any) -> list[Any]:
+        values, numbers, kept = [x, y], [s], []
+        for case in steps:
+            found = step(case, values, numbers)
+            (values if found.ndim else numbers).append(found)
+            if case[4] % 5 == 0:
+                kept.append(found)
+        return [*kept, values[-1] if steps[0][0] % 3 == 0 else numbers[-1], y + s]
+
+    def total(x: Any, y: Any, s: Any) -> Any:
+        return sum(np.sum(v) for v in program(x, y, s))
+
+    if rng.random() < 0.3:
+        return co.value_and_grad(total, argnums=(0, 1))
+    return co.grad(total) if rng.random() < 0.3 else program
+
+
+def compare_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare a random function in one to four threads with its graph, run by NumPy."""
+    monkeypatch.setattr(co.config, "_compile_threads", seed % 4 + 1)
+    monkeypatch.setattr(blocked_rows, "_SHARED", 16_384)
+    rng = np.random.default_rng(seed)
+    length = int(rng.choice([8192, 20_000, 40_001, 70_003]))
+    dtype: Any = rng.choice(["f4", "f8", "f8"])
+    x, y = rng.normal(size=(2, length)).astype(dtype)
+    args = x, y, np.asarray(rng.normal()).astype(dtype)
+    with warnings.catch_warnings(action="ignore"):
+        module = co.make_fx(random_steps(seed))(*args)
+        keep_what_warns(module.graph, ())
+        run = build(module)
+        wanted = module.run_list(*args)
+        for _ in range(2):
+            for a, b in zip(wanted, run(*args), strict=True):
+                assert a.dtype == b.dtype
+                assert bits(a) == bits(b), seed
+
+
+@pytest.mark.parametrize("start", range(0, 40, 10))
+def test_rows_with_sums(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums within blocks, and numbers before and after them, have NumPy's bits."""
+    for seed in range(start, start + 10):
+        compare_steps(seed, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [136, 169, 354])
+def test_numbers_that_come_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that a row of the run reads is stored, though it is one of a group."""
+    compare_steps(seed, monkeypatch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", range(100, 900, 100))
+def test_more_rows_with_sums(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(start, start + 100):
+        compare_steps(seed, monkeypatch)
+
+
+def test_a_gradient_is_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of the value does not end the run: no value between has a whole array."""
+    monkeypatch.setattr(co.config, "_compile_threads", 1)
+    found: list[Any] = []
+    find = blocked_rows._runs
+
+    def runs_of(table: Any) -> list[Any]:
+        found.extend(find(table))
+        return [*found]
+
+    monkeypatch.setattr(blocked_rows, "_runs", runs_of)
+    loss = co.value_and_grad(lambda x: 0.5 * np.sum((x * x + 1.0) ** 2))
+    x = np.linspace(0.0, 1.0, 100_000)
+    value, slope = build(co.make_fx(loss)(x))(x)
+    assert value == 0.5 * np.sum((x * x + 1.0) ** 2)
+    assert slope.tobytes() == loss(x)[1].tobytes()
+    (run,) = found
+    assert len(run.sums) == 1
+
+
+# ---- sums with exact=False ----
 
 
 def sums_of(seed: int) -> Any:
