@@ -156,18 +156,27 @@ def _given(op: RuleTable) -> str:
 
 def _names(op: RuleTable) -> list[str]:
     held = (*op.array_slots, *op.nested_slots)
-    count = len(op.schema.parameters)
-    return [f"n{i}" if i in held else f"v{i}" for i in range(count)]
+    names = [f"v{i}" for i in range(len(op.schema.parameters))]
+    for i in held:
+        names[i] = f"n{i}"
+    for i in _list_slots(op):
+        names[i] = f"c{i}"
+    return names
 
 
 def _list_lines(op: RuleTable) -> list[str]:
-    """Return lines that copy lists of constants, which the caller may change later."""
-    lines = []
+    """Return lines that copy lists of constants: the caller or the kernel may change them."""
+    return [f"    c{i} = again(v{i})" for i in _list_slots(op)]
+
+
+def _list_slots(op: RuleTable) -> list[int]:
+    """Return the places of the parameters that take lists of constants."""
+    found = []
     for i, p in enumerate(op.schema.parameters):
         declared = p.type.item if isinstance(p.type, Maybe) else p.type
         if isinstance(declared, ListOf) and i not in op.nested_slots:
-            lines.append(f"    v{i} = again(v{i})")
-    return lines
+            found.append(i)
+    return found
 
 
 def _entry_lines(op: RuleTable) -> list[str]:
