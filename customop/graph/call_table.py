@@ -1,6 +1,6 @@
 """The calls of a large graph as rows of a table, which a loop runs.
 
-Python's compiler takes 10 us and 2 KB of memory for a line: more than NumPy takes for the
+Python's compiler takes 10 us and 1 KB of memory for a line: more than NumPy takes for the
 call in it, if the arrays are small. A row takes 3 us to make, and 0.1 us more than its
 line to run.
 """

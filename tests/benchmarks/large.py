@@ -77,7 +77,9 @@ def leaves(steps: Steps) -> None:
     np.testing.assert_allclose(found[7], 2.0 * given[7])
 
 
-def _repeated(count: int) -> Callable[[Any], Any]:
+def repeated(count: int) -> Callable[[Any], Any]:
+    """Return a function of so many calls, one after the other."""
+
     def repeated(x: Any) -> Any:
         for _ in range(count // 2):
             x = np.sin(x) * 0.5
@@ -88,9 +90,9 @@ def _repeated(count: int) -> Callable[[Any], Any]:
 
 def _captured(steps: Steps, count: int) -> None:
     x = np.ones(3)
-    module = steps.take("capture", lambda: co.make_fx(_repeated(count))(x))
+    module = steps.take("capture", lambda: co.make_fx(repeated(count))(x))
     found = steps.take("first replay", lambda: module(x))
-    np.testing.assert_array_equal(found, _repeated(count)(x))
+    np.testing.assert_array_equal(found, repeated(count)(x))
 
 
 def nodes(steps: Steps) -> None:
@@ -99,13 +101,13 @@ def nodes(steps: Steps) -> None:
 
 
 def more_nodes(steps: Steps) -> None:
-    """A graph of 400,000 nodes."""
-    _captured(steps, 400_000)
+    """A graph of 1,000,000 nodes."""
+    _captured(steps, 1_000_000)
 
 
 def files(steps: Steps) -> None:
     """A graph of 100,000 nodes, saved and loaded."""
-    module = co.make_fx(_repeated(100_000))(np.ones(3))
+    module = co.make_fx(repeated(100_000))(np.ones(3))
     file = io.BytesIO()
     steps.take("save", lambda: module.save(file))
     file.seek(0)
@@ -116,9 +118,9 @@ def files(steps: Steps) -> None:
 def unrolled(steps: Steps) -> None:
     """An unrolled loop of 50,000 calls, compiled."""
     x = np.ones(3)
-    step = co.compile(_repeated(50_000), backend="numpy")
+    step = co.compile(repeated(50_000), backend="numpy")
     found = steps.take("first call", lambda: step(x))
-    np.testing.assert_array_equal(found, _repeated(50_000)(x))
+    np.testing.assert_array_equal(found, repeated(50_000)(x))
 
 
 def operators(steps: Steps) -> None:

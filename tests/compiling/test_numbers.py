@@ -179,3 +179,16 @@ def test_numbers_and_sizes_beside_operators_are_in_brackets() -> None:
         assert power(np.ones(n)) == (-2.0) ** n
         found = pull(np.ones((n, 3)), np.float64(6 * n))
         assert np.array_equal(found, np.full((n, 3), 2.0))
+
+
+def test_numbers_that_are_equal_and_not_the_same_stay_apart() -> None:
+    """Calls share the array of a number: 0.0, -0.0, 0 and a number of another dtype."""
+
+    def fn(x, y):
+        signs = [np.copysign(x, v) for v in (0.0, -0.0, 0, 1.0)]
+        return signs, [x * 2, x * 2.0, y * 2, y * 2.0, np.hypot(y, 2)]
+
+    x, y = np.arange(-1.0, 2.0), np.arange(-1.0, 2.0, dtype="f4")
+    compiled = co.compile(fn, backend="numpy")
+    found, expected = observe(compiled, [x, y]), observe(fn, [x, y])
+    assert repr(found) == repr(expected)

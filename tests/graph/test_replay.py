@@ -177,12 +177,18 @@ def test_rows_take_arguments_as_lines_do(monkeypatch: pytest.MonkeyPatch) -> Non
         sizes.append(3)  # the next call gets a list of its own
         return xs[0] + named["b"] + len(sizes)
 
+    @co.custom_op("replay::sized", mutates_args=())
+    def sized(x: np.ndarray, sizes: list[int]) -> np.ndarray:
+        sizes.append(len(sizes))
+        return x + len(sizes)
+
+    sized.register_fake(lambda x, sizes: co.fake_like(x))
     nested.register_fake(lambda xs, named, sizes, *, more=None: co.fake_like(xs[0]))
 
     def f(x: Any, y: Any) -> Any:
         low, high = np.modf(x)
         total = nested([x, low], {"b": high, "a": y}, [1, 2])
-        total = nested([total], {"b": y}, [1], more=x)
+        total = sized(nested([total], {"b": y}, [1], more=x), [1])
         joined = np.concatenate([total, y, total])
         where = np.where(joined > 0.0, joined, -np.inf)
         last = np.sum(where) ** 2.0 + np.float32(2.0)

@@ -83,7 +83,7 @@ class StraightLines(GraphLines):
         self._inner: Inner = inner
         self._of_module: dict[int, GraphModule] = {}
         self.kernels: dict[RuleTable, Any] = {}
-        self._ways: dict[Any, CallWay] = {}
+        self._ways: dict[RuleTable | GraphModule, CallWay] = {}
         self._run_of: dict[Node, CallRun] = {}
         self._reuses: dict[Node, Node] = {}
         self._name_of_run: dict[CallRun, str] = {}
@@ -215,7 +215,7 @@ class StraightLines(GraphLines):
         arguments = ", ".join(self.arguments(node))
         return f"{self.bind(name_of(op), way.kernel)}({arguments})"
 
-    def _way_of(self, op: Any) -> CallWay:
+    def _way_of(self, op: RuleTable | GraphModule) -> CallWay:
         """Return how the calls of an operator are written."""
         if isinstance(op, RuleTable) and op.qualname in WRITING:
             return CallWay(write=WRITING[op.qualname])

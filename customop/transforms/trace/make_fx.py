@@ -618,6 +618,8 @@ class _Capture:
             fake = with_sizes(fake, axes, source, trace.sizes)
         elif is_input and (self.is_symbolic or number in self.axes):
             fake = symbolic_like(fake, source, trace.sizes, self.axes.get(number))
+        elif is_input:
+            fake = trace.of_shared_parts(fake)
         node = trace.graph.placeholder(source, fake)
         node.note(fake, self.place)
         node.meta["source"] = source

@@ -156,18 +156,27 @@ def _given(op: RuleTable) -> str:
 
 def _names(op: RuleTable) -> list[str]:
     held = (*op.array_slots, *op.nested_slots)
-    count = len(op.schema.parameters)
-    return [f"n{i}" if i in held else f"v{i}" for i in range(count)]
+    names = [f"v{i}" for i in range(len(op.schema.parameters))]
+    for i in held:
+        names[i] = f"n{i}"
+    for i in _list_slots(op):
+        names[i] = f"c{i}"
+    return names
 
 
 def _list_lines(op: RuleTable) -> list[str]:
-    """Return lines that copy lists of constants, which the caller may change later."""
-    lines = []
+    """Return lines that copy lists of constants: the caller or the kernel may change them."""
+    return [f"    c{i} = again(v{i})" for i in _list_slots(op)]
+
+
+def _list_slots(op: RuleTable) -> list[int]:
+    """Return the places of the parameters that take lists of constants."""
+    found = []
     for i, p in enumerate(op.schema.parameters):
         declared = p.type.item if isinstance(p.type, Maybe) else p.type
         if isinstance(declared, ListOf) and i not in op.nested_slots:
-            lines.append(f"    v{i} = again(v{i})")
-    return lines
+            found.append(i)
+    return found
 
 
 def _entry_lines(op: RuleTable) -> list[str]:
@@ -198,6 +207,8 @@ def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
     ]
     if len(op.array_slots) == len(op.schema.parameters):
         run = _remembered(op, inputs, run)
+    else:
+        run.append("if type(out) is FakeArray: out = self.of_shared_parts(out)")
     condition = " and ".join(parts)
     lines = [f"    elif {condition}:", *(f"        {line}" for line in run)]
     return [*lines, "        val = out"]
@@ -448,6 +459,8 @@ class Trace(Mode):
         self._has_begun: bool = False
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
+        # Shapes and strides of numbers -> the tuple that fake arrays share.
+        self._tuples: dict[Any, tuple[int, ...]] = {}
         self._values: Values = Values()
         # Identity of an array or object -> the constant of the graph that it is now.
         self._constants: dict[Any, _Constant] = {}
@@ -680,6 +693,19 @@ class Trace(Mode):
         finally:
             self.opened, self.kept = before, kept
 
+    def of_shared_parts(self, fake: FakeArray) -> FakeArray:
+        """Return a fake array with the tuples of earlier ones for its shape and strides.
+
+        What is remembered of calls is found by the identity of these tuples.
+        """
+        if not _INTS.issuperset(map(type, (*fake.shape, *fake.strides))):
+            return fake
+        shape = self._tuples.setdefault(fake.shape, fake.shape)
+        strides = self._tuples.setdefault(fake.strides, fake.strides)
+        if shape is fake.shape and strides is fake.strides:
+            return fake
+        return make_fake(shape, fake.dtype, strides, fake.device)
+
     def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """As `process`, for any operator."""
         entries, values = self.nested([*args])
@@ -803,6 +829,9 @@ class Trace(Mode):
         if self._state is not None:
             np.random.set_state(self._state)  # noqa: NPY002  # see above
             self._state = None
+
+
+_INTS = frozenset((int,))
 
 
 def _record_of(op: RuleTable) -> Record:

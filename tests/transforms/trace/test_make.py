@@ -168,3 +168,22 @@ def test_lists_that_change_after_tracing() -> None:
     graph = co.make_fx(lambda x: co.ops.np.reshape.default(x, shape))(np.arange(6.0))
     shape[:] = [2, 3]
     assert graph(np.arange(6.0)).shape == (3, 2)
+
+
+def test_inputs_of_one_shape_share_its_tuple() -> None:
+    """What is remembered of calls is found by the identity of shapes and strides."""
+    arrays = [np.ones((2, 3)), np.zeros((2, 3), "f4"), np.ones((3, 2)).T, np.ones(())]
+
+    def fn(xs: Any) -> Any:
+        return [np.broadcast_to(x, (2, 3)) * x for x in xs]
+
+    module = co.make_fx(fn)(arrays)
+    *vals, scalar = [node.val for node in module.inputs]
+    assert vals[0].shape is vals[1].shape
+    assert vals[0].strides != vals[1].strides != vals[2].strides
+    assert [v.dtype for v in vals] == [x.dtype for x in arrays[:3]]
+    assert [v.strides for v in vals] == [x.strides for x in arrays[:3]]
+    assert scalar.shape == ()
+    for a, b in zip(module(arrays), fn(arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.strides == b.strides
