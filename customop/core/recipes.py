@@ -246,6 +246,13 @@ def recipe_of(op: RuleTable | AbsentOperator) -> Recipe:
     return found
 
 
+def recipe_by_name(op: RuleTable) -> Recipe:
+    """Return a recipe without a body, that proves what kernel an operator has."""
+    schema = op.schema.show(op.qualname)
+    module = op.definition.module
+    return Recipe(op.qualname, module, schema, _PYTHON, _proof(op)[:1])
+
+
 def _remember(op: RuleTable, recipe: Recipe) -> None:
     # With the operator, which its rows refer to: a table of all would keep it alive.
     vars(op)["_recipe"] = (op.rows, op.disabled, recipe)
@@ -305,7 +312,7 @@ def _reduce_sent(sent: _Sent) -> tuple[Any, ...]:
 
 def _teach_cloudpickle() -> None:
     for pickler in filter(None, map(sys.modules.get, PICKLERS)):
-        cls: Any = pickler.CloudPickler  # type: ignore[attr-defined]
+        cls: Any = pickler.CloudPickler
         if _Sent not in cls.dispatch_table:
             cls.dispatch_table[_Sent] = _reduce_sent
             cls._dynamic_function_reduce = _reduced_with(cls._dynamic_function_reduce)
