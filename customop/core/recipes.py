@@ -246,6 +246,13 @@ def recipe_of(op: RuleTable | AbsentOperator) -> Recipe:
     return found
 
 
+def recipe_by_name(op: RuleTable) -> Recipe:
+    """Return a recipe without a body, that proves what kernel an operator has."""
+    schema = op.schema.show(op.qualname)
+    module = op.definition.module
+    return Recipe(op.qualname, module, schema, _PYTHON, _proof(op)[:1])
+
+
 def _remember(op: RuleTable, recipe: Recipe) -> None:
     # With the operator, which its rows refer to: a table of all would keep it alive.
     vars(op)["_recipe"] = (op.rows, op.disabled, recipe)

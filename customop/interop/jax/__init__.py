@@ -5,5 +5,6 @@
 
 from customop.interop.jax.jax_export import JaxFunction, export
 from customop.interop.jax.jax_kind import register_jax_arrays
+from customop.interop.jax.xla_targets import register_kernels
 
-__all__ = ["JaxFunction", "export", "register_jax_arrays"]
+__all__ = ["JaxFunction", "export", "register_jax_arrays", "register_kernels"]

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from customop.arrays.nested import flat
 from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.errors import ArgumentError
 from customop.graph.code_parts import SizeValues
@@ -20,7 +19,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.passes import frozen_key
 from customop.interop.jax.jax_kind import register_jax_arrays
-from customop.interop.jax.rule_programs import values_of_nodes
+from customop.interop.jax.rule_programs import other_numbers, values_of_nodes
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import Symbolic
 from customop.transforms.trace.graph_tracer import number
@@ -45,7 +44,8 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     computed = [*dict.fromkeys(v for v in leaves if _is_computed(v))]
 
     numbers = [node for node in module.graph.nodes if node.target is number]
-    others = _other_numbers(module)
+    # XLA compiles a separate program for each value of the others.
+    others = other_numbers(module)
 
     def traced(
         fixed: Sequence[_ProgramNumber],
@@ -83,21 +83,6 @@ def _returned(leaf: Any, known: Mapping[Node, Any], sizes: SizeValues) -> Any:
 
 
 # ---- symbolic numbers ----
-
-
-def _other_numbers(module: GraphModule) -> dict[str, Any]:
-    """Return, by its text, each symbolic number that is not an operand, such as a length.
-
-    XLA compiles a separate program for each value of them.
-    """
-    return {
-        str(leaf): leaf
-        for node in module.graph.nodes
-        if node.op == CALL and node.target is not number
-        for value in node.values()
-        for leaf in flat(value)
-        if isinstance(leaf, Symbolic)
-    }
 
 
 class _ProgramNumber:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import sys
-from collections.abc import Callable, Hashable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial, update_wrapper
 from importlib import import_module
 from types import ModuleType
@@ -19,26 +17,28 @@ from jax.interpreters import ad, batching, mlir
 
 from customop.arrays.array import is_inexact
 from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import CPU, is_array
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     children,
-    flat,
     flatten,
     map_outline,
-    map_result,
-    unflatten,
 )
 from customop.core.builtin_kinds import AUTOGRAD
 from customop.core.codegen import generate
-from customop.core.dispatch import find_kernel
-from customop.core.numba_kernels import compiled_of
 from customop.core.operator import Operator
-from customop.core.table import RuleTable, changing
+from customop.core.table import changing
 from customop.errors import ArgumentError, DataDependentError, check_function, shown
-from customop.frozen import Frozen
-from customop.graph.passes import frozen_key
+from customop.interop.jax.jax_calls import (
+    ArraySlot,
+    CallPlaces,
+    Derived,
+    NumpyCall,
+    OperatorCall,
+)
+from customop.interop.jax.jax_sizes import JaxSizes, has_symbols
 from customop.interop.jax.mesh_axes import alike, varying
-from customop.interop.steps import Batch, Pull, Push, Step, run_steps
+from customop.interop.jax.xla_targets import call_target, has_target, is_fixed
+from customop.interop.steps import Batch, Pull, Push
 from customop.later import later
 
 # It makes JAX arrays a kind, so it is imported with the first rule.
@@ -122,12 +122,6 @@ class JaxFunction:
 
     def _checked(self, array: Any) -> np.dtype[Any]:
         check_not_key(self._name(), array)
-        if any(type(n) is not int for n in array.shape):
-            raise ArgumentError(
-                f"{self._name()}: an array of the symbolic shape {tuple(array.shape)}, for"
-                " which JAX calls nothing on the host",
-                do="export the program for fixed sizes, once for each",
-            )
         dtype: np.dtype[Any] = np.dtype(array.dtype)
         if dtype.isbuiltin == 2:  # registered by another library
             raise ArgumentError(
@@ -140,11 +134,12 @@ class JaxFunction:
         """Call the operator, or add the call to the program that JAX traces."""
         arrays: list[Any] = []
         fakes: dict[int, int] = {}
+        sizes = JaxSizes()
 
         def mark(leaf: Any) -> Any:
             if not isinstance(leaf, jax.Array | np.ndarray):
                 return leaf
-            fake = FakeArray(leaf.shape, self._checked(leaf))
+            fake = FakeArray([*map(sizes.ours, leaf.shape)], self._checked(leaf))
             fakes[id(fake)] = len(arrays)
             arrays.append(leaf)
             return fake
@@ -156,7 +151,8 @@ class JaxFunction:
         if isinstance(self.op, Operator):
             marked: Any = map_outline((args, kwargs), mark)
             try:
-                values = self.op.bind(*marked[0], **marked[1])
+                with sizes.asking(self._name()):
+                    values = self.op.bind(*marked[0], **marked[1])
             except ArgumentError as error:
                 _say_jax(error)
                 raise
@@ -168,7 +164,10 @@ class JaxFunction:
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = _types(arrays)
         try:
-            example = _example(fn, types, changing.count)
+            if has_symbols([shape for shape, _ in types]):
+                example = _symbolic_example(fn, types)
+            else:
+                example = _example(fn, types, changing.count)
         except ArgumentError as error:
             _say_jax(error)  # an operator in a function got the fake array
             raise
@@ -208,6 +207,20 @@ def _example(
     return found
 
 
+def _symbolic_example(
+    fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]]
+) -> Any:
+    """Return a result without data, for arrays of any size."""
+    sizes = JaxSizes()
+    with sizes.asking(str(fn)):
+        found = fn.result(sizes.fakes(types))
+    for leaf in fn.leaves(found):
+        known = isinstance(leaf, FakeArray)
+        shape = [*map(sizes.jaxs, leaf.shape)] if known else ()
+        _check_result(fn, FakeArray([1] * len(shape), leaf.dtype) if known else leaf)
+    return found
+
+
 def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
     """Raise if a result is not an array of a known shape, as JAX requires."""
     if not is_array(leaf):
@@ -220,173 +233,6 @@ def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
             f"{fn} gives {leaf}, and JAX must know shapes before it has values",
             do="give results of a fixed length, or call it outside of JAX's programs",
         )
-
-
-# ---- the arguments of a call without its arrays ----
-
-
-class ArraySlot(Frozen):
-    """Marks the place of an array."""
-
-    index: int
-
-
-class CallPlaces:
-    """The arguments of a call without its arrays. Compared by the other values, to the bit.
-
-    Parameters
-    ----------
-    values : sequence
-        Nested values, with an `ArraySlot` in the place of each array.
-    """
-
-    __slots__ = ("_key", "_values")
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._values = [*values]
-        # An object without a hash is compared by identity. The values keep it alive.
-        self._key: Hashable = frozen_key(self._values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CallPlaces) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __repr__(self) -> str:
-        return "..."
-
-    @property
-    def count(self) -> int:
-        """The number of arrays."""
-        found = 0
-
-        def seen(leaf: Any) -> Any:
-            nonlocal found
-            found += isinstance(leaf, ArraySlot)
-            return leaf
-
-        for nested in self._values:
-            map_outline(nested, seen)
-        return found
-
-    def filled(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return the values with the arrays in their places."""
-
-        def value(leaf: Any) -> Any:
-            return arrays[leaf.index] if isinstance(leaf, ArraySlot) else leaf
-
-        return [map_outline(nested, value) for nested in self._values]
-
-
-# ---- functions of arrays that JAX runs: a call, and a call under steps ----
-# They are compared by content, so that JAX compiles each of them once.
-
-
-class OperatorCall(Frozen):
-    """A call of an operator.
-
-    Attributes
-    ----------
-    op : Operator
-    places : CallPlaces
-        Where the arrays go, among the values of all parameters.
-    """
-
-    op: RuleTable
-    places: CallPlaces
-
-    def result(self, arrays: Sequence[Any]) -> Any:
-        """Return the results of the call, then the arrays that it wrote to."""
-        values = self.places.filled(arrays)
-        if not self.op.schema.written:
-            return self.op.invoke(values)
-        names = [p.name for p in self.op.schema.parameters]
-        given = dict(zip(names, values, strict=True))
-        # JAX arrays never change, so the operator writes to copies, which are returned.
-        for name in self.op.schema.written:
-            given[name] = map_result(given[name], lambda x: x.copy())
-        found = self.op.invoke([*given.values()])
-        written = [given[name] for name in self.op.schema.written]
-        own = found if self.op.schema.is_tuple else (found,) * (found is not None)
-        both = (*own, *written)
-        return both[0] if len(both) == 1 else both
-
-    def leaves(self, result: Any) -> list[Any]:
-        """Return the arrays of a result."""
-        return [leaf for leaf in flat(result) if leaf is not None]
-
-    def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
-        """Return a result with other arrays."""
-        rest = iter(arrays)
-        return map_outline(result, lambda leaf: None if leaf is None else next(rest))
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """Return the arrays of the result."""
-        return self.leaves(self.result(arrays))
-
-    def __repr__(self) -> str:
-        return str(self.op.qualname)
-
-
-class NumpyCall(Frozen):
-    """A call of a function that uses NumPy.
-
-    Attributes
-    ----------
-    fn : callable
-    places : CallPlaces
-        Where the arrays go, among the leaves of its arguments.
-    spec : Structure
-        The structure of the pair of positional and keyword arguments.
-    """
-
-    fn: Callable[..., Any]
-    places: CallPlaces
-    spec: Any
-
-    def result(self, arrays: Sequence[Any]) -> Any:
-        """Call the function."""
-        leaves = self.places.filled(arrays)
-        args, kwargs = unflatten(self.spec, leaves)
-        return self.fn(*args, **kwargs)
-
-    def leaves(self, result: Any) -> list[Any]:
-        """Return the arrays of a result."""
-        return flatten(result)[0]
-
-    def rebuilt(self, result: Any, arrays: Sequence[Any]) -> Any:
-        """Return a result with other arrays."""
-        return unflatten(flatten(result)[1], arrays)
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """Return the arrays of the result."""
-        return self.leaves(self.result(arrays))
-
-    def __repr__(self) -> str:
-        return str(getattr(self.fn, "__qualname__", self.fn))
-
-
-class Derived(Frozen):
-    """A call under steps: its derivatives and batches.
-
-    Attributes
-    ----------
-    base : OperatorCall or NumpyCall
-    steps : tuple of Step
-    """
-
-    base: OperatorCall | NumpyCall
-    steps: tuple[Step, ...]
-
-    def then(self, step: Step) -> Derived:
-        """Return the function under one more step."""
-        return Derived(self.base, (*self.steps, step))
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """Return the arrays of the results."""
-        op = self.base.op if isinstance(self.base, OperatorCall) else None
-        return run_steps(self.steps, lambda given: self.base(*given), arrays, op)
 
 
 # ---- two JAX primitives: the call of a function, and its differential ----
@@ -419,8 +265,23 @@ def _run(*arrays: Any, fn: Derived) -> list[Any]:
 
 def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
     """Return the shapes and dtypes of the results."""
+    types = _types(avals)
+    if has_symbols([shape for shape, _ in types]):
+        return _symbolic_result_types(fn, types)
     is_wide = jax.config.read("jax_enable_x64")
-    return _result_types(fn, _types(avals), changing.count, is_wide)
+    return _result_types(fn, types, changing.count, is_wide)
+
+
+def _symbolic_result_types(
+    fn: Derived, given: Sequence[tuple[Any, Any]]
+) -> Sequence[Any]:
+    """Return what `_results` does, for arrays of any size."""
+    sizes = JaxSizes()
+    with sizes.asking(str(fn.base)):
+        found = fn(*sizes.fakes(given))
+    shapes = [tuple(map(sizes.jaxs, y.shape)) for y in found]
+    dtypes = [jax.dtypes.canonicalize_dtype(y.dtype) for y in found]
+    return [ShapedArray(s, t) for s, t in zip(shapes, dtypes, strict=True)]
 
 
 @lru_cache(maxsize=4096)
@@ -455,6 +316,12 @@ def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
         found = call_target(base, arrays, results)
     if found is not None:
         return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
+    if has_symbols([x.shape for x in (*avals, *results)]):
+        # JAX calls nothing on the host for them. It keeps calls whose results nobody uses
+        # until here, and drops this one; a call that stays is an error that has this name.
+        name = "_".join(re.findall(r"\w+", str(base)))
+        called = jax.ffi.ffi_call(f"customop_{name}_runs_on_the_host", results)
+        return [*called(*arrays)]
     return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
 
 
@@ -464,12 +331,17 @@ def _inlined(is_on_cpu: bool, fn: Derived, arrays: Sequence[Any]) -> Any:
     Return None if a rule needs the values of its arrays, or an operator that runs on
     the host; the rule then runs there.
     """
-    graph = rule_programs.graph_of_rule(fn, _types(arrays), changing.count)
+    types, sizes = _types(arrays), JaxSizes()
+    if has_symbols([shape for shape, _ in types]):
+        with sizes.asking(str(fn.base)):
+            graph = rule_programs.traced_rule(fn, sizes.fakes(types))
+    else:
+        graph = rule_programs.graph_of_rule(fn, types, changing.count)
     if graph is None:
         return None
     calls_xla = has_own_kernel(fn.base) or (is_on_cpu and has_target(fn.base))
     if calls_xla or rule_programs.is_native(graph):
-        return rule_programs.run_graph(graph, arrays)
+        return rule_programs.run_graph(graph, arrays, sizes)
     return None
 
 
@@ -538,7 +410,11 @@ def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
     given = [t for t in tangents if not _is_zero(t)]
     is_wide = jax.config.read("jax_enable_x64")
     types = _types([jax.typeof(x) for x in primals])
-    known = results if _reads(fn, types, wanted, changing.count, is_wide) else []
+    # A program for all sizes calls the operator again, which is right in any case.
+    reads = not has_symbols([shape for shape, _ in types]) and _reads(
+        fn, types, wanted, changing.count, is_wide
+    )
+    known = results if reads else []
     found = iter(
         _differential.bind(
             *primals, *known, *given, fn=fn, wanted=wanted, known=len(known)
@@ -702,116 +578,6 @@ def run_own_kernel(call: OperatorCall, arrays: Sequence[Any]) -> list[Any]:
     """Run the operator's kernel for JAX arrays and return its results as a list."""
     positional, keywords = call.op.schema.split(call.places.filled(arrays))
     return call.leaves(call.op.rows[_KIND].fn(*positional, **keywords))
-
-
-# ---- kernels that XLA calls without Python ----
-# These are the kernels that numba compiles; XLA calls them through its FFI.
-#
-# A callback takes 100 us and Python's lock, a handler takes 2 us. Only the NumPy
-# kernels of operators are called this way, and only on CPUs. Their derivatives are JAX
-# programs that call them.
-
-_CONSTANTS = (bool, int, float, complex, str, type(None))
-# Handlers. XLA keeps using them until the process ends.
-_handlers: list[Any] = []
-_numbers = itertools.count()
-
-
-def has_target(call: object) -> TypeGuard[OperatorCall]:
-    """Return whether XLA may call the kernel of a call without Python, on a CPU."""
-    return isinstance(call, OperatorCall) and _kernel_of(call.op) is not None
-
-
-def call_target(
-    call: OperatorCall, arrays: Sequence[Any], results: Sequence[Any]
-) -> list[Any] | None:
-    """Call a compiled kernel in a JAX program; return None if only Python can call it.
-
-    Parameters
-    ----------
-    call : OperatorCall
-    arrays : sequence of traced array
-    results : sequence of ShapeDtypeStruct
-    """
-    given = tuple([(np.dtype(x.dtype), x.ndim) for x in arrays])
-    wanted = tuple([(np.dtype(y.dtype), len(y.shape)) for y in results])
-    is_wide = jax.config.read("jax_enable_x64")
-    target = _target(call, given, wanted, changing.count, is_wide)
-    return None if target is None else [*jax.ffi.ffi_call(target, results)(*arrays)]
-
-
-def is_fixed(op: RuleTable) -> bool:
-    """Return whether the kernel has fixed signatures, and so takes only writable arrays."""
-    kernel = _kernel_of(op)
-    if kernel is None:
-        return False
-    framework = import_module("customop.interop.numba.njit_calls")
-    return bool(framework.has_fixed_types(kernel))
-
-
-@lru_cache(maxsize=4096)
-def _target(
-    call: OperatorCall,
-    given: Sequence[tuple[Any, int]],
-    wanted: Sequence[tuple[Any, int]],
-    changes: int,
-    is_wide: bool,
-) -> str | None:
-    """Register a handler for a call with XLA and return its name; None if there is none.
-
-    `changes` is part of the cache key, so that new kernels are taken into account.
-    """
-    described = _described(call, is_wide)
-    if described is None:
-        return None
-    handlers = import_module("customop.interop.numba.njit_calls")
-    handler = handlers.handler_of(
-        handlers.HandlerCall(*described),
-        [handlers.BufferType(*x) for x in given],
-        [handlers.BufferType(*y) for y in wanted],
-    )
-    if handler is None:
-        return None
-    _handlers.append(handler)
-    name = f"customop_{call.op.name}_{next(_numbers)}"
-    capsule = jax.ffi.pycapsule(ctypes.c_void_p(handler.address))
-    jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
-    return name
-
-
-def _described(call: OperatorCall, is_wide: bool) -> Sequence[Any] | None:
-    """Return the fields of the `HandlerCall`; None if some argument cannot be passed."""
-    schema = call.op.schema
-    kernel = _kernel_of(call.op)
-    values = call.places.filled([ArraySlot(i) for i in range(call.places.count)])
-    if kernel is None or not all(map(_can_be_given, values)):
-        return None
-    names = [p.name for p in schema.parameters]
-    return (
-        kernel,
-        call.op.qualname,
-        tuple([v.index if isinstance(v, ArraySlot) else (v,) for v in values]),
-        tuple([p.name for p in schema.keyword_only]),
-        tuple([names.index(name) for name in schema.written]),
-        kernel is not compiled_of(find_kernel(call.op, CPU.name)),
-        not is_wide,
-    )
-
-
-def _can_be_given(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(isinstance(v, _CONSTANTS) for v in value)
-    return isinstance(value, (ArraySlot, *_CONSTANTS))
-
-
-def _kernel_of(op: RuleTable) -> Any:
-    """Return the kernel for NumPy arrays if numba has compiled it, otherwise None."""
-    if "numba" not in sys.modules:
-        return None
-    kernel = find_kernel(op, CPU.name)
-    kernel = compiled_of(getattr(kernel, "gufunc", kernel))
-    framework = import_module("customop.interop.numba.njit_calls")
-    return kernel if framework.is_compiled(kernel) else None
 
 
 # ---- callbacks from XLA to Python ----

@@ -24,13 +24,9 @@ from customop.core.operator import Operator
 from customop.core.table import RuleTable, changing
 from customop.errors import ArgumentError
 from customop.interop.counterparts import TABLE, Dialect
-from customop.interop.jax.jax_export import (
-    ArraySlot,
-    CallPlaces,
-    JaxFunction,
-    check_not_key,
-    is_fixed,
-)
+from customop.interop.jax.jax_calls import ArraySlot, CallPlaces
+from customop.interop.jax.jax_export import JaxFunction, check_not_key
+from customop.interop.jax.xla_targets import is_fixed
 
 # ---- JAX arrays as a kind ----
 
@@ -202,6 +198,33 @@ def _result_dtype(
     values = places.filled([FakeArray(shape, dtype) for shape, dtype in types])
     (found,) = flat(op.invoke(values))
     return found.dtype
+
+
+def run_for_all_sizes(op: Operator[..., Any], values: Sequence[Any], val: Any) -> Any:
+    """Run an operator on arrays of symbolic shapes, which only JAX's functions take.
+
+    Parameters
+    ----------
+    op : Operator
+    values : sequence
+        The values of all parameters.
+    val : FakeArray
+        The result, as this package knows it.
+    """
+    if "jax" in op.rows:
+        positional, named = op.schema.split(values)
+        return op.rows["jax"].fn(*positional, **named)
+    run = _function_of(op)
+    if run is not None:
+        return run(*values).astype(jax.dtypes.canonicalize_dtype(val.dtype))
+    if op.is_factory:
+        raise op.error(
+            ArgumentError,
+            f" makes an array of the shape {tuple(val.shape)}, traced for all sizes",
+            do="make it like another array: np.zeros_like(x), np.full_like(x, 1.0)",
+        )
+    positional, named = op.schema.split(values)
+    return JaxFunction(op)(*positional, **named)
 
 
 # ---- JAX functions for the operators of NumPy ----

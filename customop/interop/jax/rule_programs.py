@@ -17,14 +17,21 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline, part_of
+from customop.compiling.numpy_backend.simplify import with_number_arrays
 from customop.core.table import RuleTable
 from customop.errors import CustomOpError
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
-from customop.interop.jax.jax_kind import has_function, is_wide, register_jax_arrays
+from customop.interop.jax.jax_kind import (
+    has_function,
+    is_wide,
+    register_jax_arrays,
+    run_for_all_sizes,
+)
+from customop.interop.jax.jax_sizes import JaxSizes, has_symbols
 from customop.interop.rule_graphs import without_writes
 from customop.shapes.sizes import Symbolic
-from customop.transforms.trace.graph_tracer import lay_out
+from customop.transforms.trace.graph_tracer import lay_out, number
 from customop.transforms.trace.make_fx import make_fx
 
 
@@ -46,10 +53,22 @@ def graph_of_rule(
         Part of the cache key, so that new rules are taken into account.
     """
     try:
-        traced = make_fx(fn, "fake")(*[FakeArray(s, dtype) for s, dtype in given])
-        return without_writes(traced)
+        return traced_rule(fn, [FakeArray(s, dtype) for s, dtype in given])
     except CustomOpError:  # the rule runs on the host, where an error is raised again
         return None
+
+
+def traced_rule(
+    fn: Callable[..., Any], arrays: Sequence[FakeArray]
+) -> GraphModule | None:
+    """Return the graph of a function of arrays; None if it draws or has loops.
+
+    Raises
+    ------
+    CustomOpError
+        If it needs the values of its arrays.
+    """
+    return without_writes(make_fx(fn, "fake")(*arrays))
 
 
 def returned_call(
@@ -89,23 +108,48 @@ def _is_native(node: Node) -> bool:
     return has_function(node.target, [np.dtype(v.dtype) for v in vals if is_array(v)])
 
 
-def run_graph(module: GraphModule, arrays: Sequence[Any]) -> list[Any]:
+def run_graph(module: GraphModule, arrays: Sequence[Any], sizes: JaxSizes) -> list[Any]:
     """Run a graph on JAX arrays, which may be traced.
 
-    If JAX has 32 bits, values between have 64 bits where they have with NumPy.
+    If JAX has 32 bits, values between have 64 bits where they have with NumPy. `sizes` has
+    what is symbolic in the graph.
     """
     register_jax_arrays()
+    shapes = [x.shape for x in arrays]
+    numbers = {text: sizes.jaxs(v) for text, v in other_numbers(module).items()}
+    if numbers:
+        module.graph.sizes = sizes.context
+        module = with_number_arrays(module, of_scalars=True)
     leaves = module.graph.output_node.args[0]
     wanted = [leaf for leaf in leaves if isinstance(leaf, Node)]
     dtypes = [v.dtype for n in module.graph.nodes for v in flat(n.val) if is_array(v)]
     with jax.enable_x64(True) if any(map(is_wide, dtypes)) else nullcontext():
         known = dict(zip(module.inputs, arrays, strict=True))
+        for node in module.graph.nodes:
+            if node.target is number:
+                known[node] = jax.numpy.asarray(sizes.jaxs(node.args[0]), node.args[1])
         found = dict(
-            zip(wanted, values_of_nodes(module, known, wanted, {}), strict=True)
+            zip(
+                wanted,
+                values_of_nodes(module, known, wanted, numbers, has_symbols(shapes)),
+                strict=True,
+            )
         )
         return [
             jax.numpy.asarray(found[v] if isinstance(v, Node) else v) for v in leaves
         ]
+
+
+def other_numbers(module: GraphModule) -> dict[str, Any]:
+    """Return, by its text, each symbolic number that is not an operand, such as a length."""
+    return {
+        str(leaf): leaf
+        for node in module.graph.nodes
+        if node.op == CALL and node.target is not number
+        for value in node.values()
+        for leaf in flat(value)
+        if isinstance(leaf, Symbolic)
+    }
 
 
 def values_of_nodes(
@@ -113,6 +157,7 @@ def values_of_nodes(
     known: dict[Node, Any],
     wanted: list[Node],
     sizes: Mapping[str, Any],
+    for_all_sizes: bool = False,
 ) -> list[Any]:
     """Compute the values of nodes from inputs, constants and symbolic numbers.
 
@@ -124,6 +169,8 @@ def values_of_nodes(
     wanted : list of Node
     sizes : mapping of str to number
         Symbolic numbers by their text.
+    for_all_sizes : bool
+        Whether shapes of arrays are symbolic in JAX.
 
     Returns
     -------
@@ -147,7 +194,10 @@ def values_of_nodes(
         elif node.target is lay_out:  # XLA chooses the layout of its arrays
             known[node] = known[node.args[0]]
         else:
-            known[node] = node.target.run(
-                *[map_outline(v, value) for v in node.values()]
+            values = [map_outline(v, value) for v in node.values()]
+            known[node] = (
+                run_for_all_sizes(node.target, values, node.val)
+                if for_all_sizes
+                else node.target.run(*values)
             )
     return [known[node] for node in wanted]
