@@ -379,7 +379,9 @@ def fixed(kernel: Callable[..., Any], constants: Sequence[Any]) -> Callable[...,
 
 def again(value: Any) -> Any:
     """Copy the lists of a constant."""
-    return [again(item) for item in value] if type(value) is list else value
+    if type(value) is not list:
+        return value
+    return [again(item) if type(item) is list else item for item in value]
 
 
 def has_arrays_first(op: RuleTable) -> bool:

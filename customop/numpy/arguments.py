@@ -526,10 +526,12 @@ def spread(
 
 def _wide_view(x: Any, shape: tuple[int, ...]) -> Any:
     """Return ``np.broadcast_to(x, shape)`` in a sixth of the time (NumPy 2.4)."""
-    if x.dtype.hasobject or not x.flags.c_contiguous:
+    if x.dtype.hasobject:
         return np.broadcast_to(x, shape)
     if x.size == 1:
         wide = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    elif not x.flags.c_contiguous:
+        return np.broadcast_to(x, shape)
     else:
         steps = [0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)]
         wide = np.ndarray(shape, x.dtype, x, 0, steps)

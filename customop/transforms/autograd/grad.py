@@ -453,7 +453,6 @@ def _value_and_grad_of(
     subject = subject_of(fn)
 
     def value_and_grad_of(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        check_numbers(fn, args)
         interpreter = interpreter_for(subject)
         interpreter.fn = fn
         given: list[Any] = list(args)
@@ -462,6 +461,7 @@ def _value_and_grad_of(
         is_alone = len(given) == 1 and not kwargs
         try:
             if not is_alone or type(given[0]) is not np.ndarray:
+                check_numbers(fn, args)
                 interpreter.inputs = (args, kwargs)
             if not is_alone:
                 for constant in (*given, *kwargs.values()):
