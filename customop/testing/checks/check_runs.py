@@ -21,7 +21,7 @@ from customop.core.samples import Sample
 from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
 from customop.testing.checks.contract_checks import variants_of
 from customop.testing.checks.definition_text import NoTextError, definition_text
-from customop.testing.checks.session import Cost, Session
+from customop.testing.checks.session import CheckCost, Session
 from customop.testing.checks.smooth import parameter_of, without_derivative
 from customop.testing.faults import Fault
 from customop.testing.inputs.shrink import shrink
@@ -98,11 +98,11 @@ class Check(NamedTuple):
     def __hash__(self) -> int:
         return hash(self.name)  # hashing all fields takes as long as a call
 
-    def cost(self, op: Operator[..., Any]) -> Cost:
+    def cost(self, op: Operator[..., Any]) -> CheckCost:
         """Return how many calls it makes for one input of an operator, about."""
         is_needed = self.rule is None or op.find_rule(self.rule) is not None
         calls = self.effort.calls if is_needed else 0
-        return Cost(calls, self.effort.finds / max(calls, 1))
+        return CheckCost(calls, self.effort.finds / max(calls, 1))
 
     @property
     def whole(self) -> Check:

@@ -137,7 +137,7 @@ class Session:
         # The time of the running check, and what is left for the checks after it.
         self.allowed: Allowance | None = None
         self.seconds_left: float = math.inf
-        self.costs_left: list[Cost] = []
+        self.costs_left: list[CheckCost] = []
         # What the checks leave out of the samples, or nothing.
         self.left_out: str = ""
         # How long a call takes, as far as is known.
@@ -238,7 +238,7 @@ class Session:
             for key in [key for key in self._known if key[1] == id(sample)]:
                 del self._known[key]
 
-    def plan(self, costs: Iterable[Cost]) -> None:
+    def plan(self, costs: Iterable[CheckCost]) -> None:
         """Divide the time that opcheck has left among checks, by their calls.
 
         The search for inputs, and a child that has found a fault, take half at most.
@@ -265,7 +265,7 @@ class Session:
                 self.pace = perf_counter() - start
 
     @contextmanager
-    def timed(self, cost: Cost) -> Iterator[None]:
+    def timed(self, cost: CheckCost) -> Iterator[None]:
         """Give the check inside the block its share of the time that is left.
 
         This is what one input costs each check, in proportion; or more, as most checks
@@ -478,7 +478,7 @@ _LEAST = 200
 _RUN_SEED = 20
 
 
-class Cost(NamedTuple):
+class CheckCost(NamedTuple):
     """About how many calls a check makes for one input, and what these are worth."""
 
     calls: int
