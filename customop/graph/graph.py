@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import takewhile
-from keyword import iskeyword
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from customop.arrays.nested import flat
@@ -22,6 +21,7 @@ from customop.graph.node import (
     OUTPUT,
     PLACEHOLDER,
     Node,
+    as_identifier,
     fault,
     gives_sizes,
     makes_sizes,
@@ -30,7 +30,6 @@ from customop.graph.node import (
 )
 from customop.schema.schema import Schema
 from customop.schema.types import MISSING, is_array_type
-from customop.shapes.notation import as_name
 
 # ---- which values of a graph share memory, and which nodes write it ----
 
@@ -892,15 +891,3 @@ def _acts(node: Node, memory: Memory) -> bool:
     if node in memory.writes and not node.is_checked:
         return OUTSIDE in memory.writes[node] or node.target.sees_seed
     return node.has_effects
-
-
-def as_identifier(text: str) -> str:
-    """Return a text as a name for generated code, in the form in which Python reads it."""
-    text = text if text.isascii() else as_name(text)
-    if text.isidentifier() and not iskeyword(text):
-        return text
-    words = "".join(c if f"_{c}".isidentifier() else " " for c in text).split()
-    found = "_".join(words) or "_"
-    if iskeyword(found):
-        return f"{found}_"
-    return found if found.isidentifier() else f"_{found}"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from keyword import iskeyword
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_nested
 from customop.core.table import RuleTable
-from customop.errors import GraphError
+from customop.errors import GENERATED, GraphError
 from customop.shapes.conditions import names_in_side
 from customop.shapes.expressions import Number, affine_in, names_of
+from customop.shapes.notation import as_name
 from customop.shapes.sizes import Symbolic
 from customop.shapes.symbolic import SymBool, as_side
 
@@ -594,6 +600,51 @@ def _lines_of(code: CodeType) -> list[int | None]:
     for start, end, line in code.co_lines():
         found[start // 2 : end // 2] = [line] * (end // 2 - start // 2)
     return found
+
+
+# This package, and Python code of NumPy that calls operators, such as np.broadcast_to.
+_OURS = (
+    GENERATED,
+    str(Path(__file__).parents[1]),
+    str(Path(np.__file__).parent),
+)
+
+
+class _Files(dict[str, bool]):
+    """File name of code -> whether it is not the user's."""
+
+    def __missing__(self, name: str) -> bool:
+        if len(self) > _MOST_FILES:  # of generated code, for example
+            self.clear()
+        self[name] = ours = name.startswith(_OURS)
+        return ours
+
+
+_MOST_FILES = 10_000
+_is_ours = _Files()
+
+
+def place_here() -> tuple[CodeType, int]:
+    """Return the running instruction of the user's code; its line is looked up later."""
+    frame = sys._getframe(1)
+    while _is_ours[frame.f_code.co_filename] and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+# ---- names and faults ----
+
+
+def as_identifier(text: str) -> str:
+    """Return a text as a name for generated code, in the form in which Python reads it."""
+    text = text if text.isascii() else as_name(text)
+    if text.isidentifier() and not iskeyword(text):
+        return text
+    words = "".join(c if f"_{c}".isidentifier() else " " for c in text).split()
+    found = "_".join(words) or "_"
+    if iskeyword(found):
+        return f"{found}_"
+    return found if found.isidentifier() else f"_{found}"
 
 
 def fault(node: Node, what: str, do: str) -> GraphError:

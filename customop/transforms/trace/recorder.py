@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from pathlib import Path
-from types import CodeType, EllipsisType
+from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,10 +24,10 @@ from customop.core.rule_kind import RuleKind
 from customop.core.rule_makers import again
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer, frozen, strides_of_box
-from customop.errors import GENERATED, GraphError
+from customop.errors import GraphError
 from customop.graph.graph import Graph
 from customop.graph.guards import guard_strides
-from customop.graph.node import CALL, Node, nodes_in
+from customop.graph.node import CALL, Node, nodes_in, place_here
 from customop.library.ops import ops
 from customop.schema.tags import Tag
 from customop.schema.types import MISSING, ListOf, Maybe, Parameter
@@ -44,39 +42,6 @@ from customop.transforms.trace.graph_tracer import (
     lay_out,
     traced_generator,
 )
-
-# ---- where in the user's code an operator is called ----
-
-
-# This package, and Python code of NumPy that calls operators, such as np.broadcast_to.
-_OURS = (
-    GENERATED,
-    str(Path(__file__).parents[2]),
-    str(Path(np.__file__).parent),
-)
-
-
-class _Files(dict[str, bool]):
-    """File name of code -> whether it is not the user's."""
-
-    def __missing__(self, name: str) -> bool:
-        if len(self) > _MOST_FILES:  # of generated code, for example
-            self.clear()
-        self[name] = ours = name.startswith(_OURS)
-        return ours
-
-
-_MOST_FILES = 10_000
-_is_ours = _Files()
-
-
-def place_here() -> tuple[CodeType, int]:
-    """Return the running instruction of the user's code; its line is looked up later."""
-    frame = sys._getframe(1)
-    while _is_ours[frame.f_code.co_filename] and frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
 
 # ---- the work of tracing for a call of one operator, as generated code ----
 
