@@ -589,12 +589,12 @@ def is_scalar(box: Any) -> bool:
         return False
     if type(place) is tuple and is_scalar(place[1][place[0].view_slot]):
         return True  # as NumPy's methods of scalars return
-    value = box
-    while is_traced(value):
-        if not value.is_concrete:
-            return True
-        value = value.below
-    return isinstance(value, np.generic) or is_fake(value)
+    if not box.is_concrete:
+        return True
+    below = box.below
+    if is_traced(below):  # a transform around it knows whether it is an array
+        return is_scalar(below)
+    return isinstance(below, np.generic) or is_fake(below)
 
 
 def strides_of_box(box: Tracer, known: dict[int, Any] | None = None) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ def slopes(fn: Program, x: Any, h: float = 1e-6) -> Any:
     for i in np.ndindex(x.shape):
         step = np.zeros_like(x)
         step[i] = h
-        found[i] = (fn(x + step) - fn(x - step)) / (2 * h)
+        found[i] = (fn(np.array(x + step)) - fn(np.array(x - step))) / (2 * h)
     return found
 
 
@@ -468,6 +468,42 @@ def test_arrays_without_axes() -> None:
 
 
 # ---- variables ----
+
+
+def _overwritten(z: Any) -> Any:
+    z.reshape(-1)[0] = 7.0
+    return np.sum(z * 1.5)
+
+
+def _scaled(z: Any) -> Any:
+    view = z.reshape(1, 1)
+    view *= 3.0
+    return np.sum(z * z)
+
+
+def _replaced(z: Any) -> Any:
+    z[...] = z * z
+    return np.sum(z * 1.5)
+
+
+@pytest.mark.parametrize("fn", [_overwritten, _scaled, _replaced])
+def test_an_argument_without_axes_is_written(fn: Program) -> None:
+    """It is an array in captures too, not a scalar, which has no views."""
+    z = np.array(2.0)
+    expected = slopes(fn, z)
+    ways: list[Program] = [
+        co.grad(fn),
+        co.compile(co.grad(fn)),
+        co.make_fx(co.grad(fn))(z.copy()),
+        co.grad(co.compile(fn)),
+        lambda z: co.compile(lambda a: co.jvp(fn, (a,), (np.ones_like(a),))[1])(z),
+        lambda z: co.compile(lambda a: co.vjp(fn, a)[1](1.0)[0])(z),
+        lambda z: co.compile(co.jacfwd(fn))(z),
+    ]
+    found = [way(z.copy()) for way in ways]
+    np.testing.assert_allclose(found, [expected] * len(ways), rtol=1e-6, atol=1e-6)
+    second = (slopes(co.grad(fn), z), co.compile(co.hessian(fn))(z.copy()))
+    np.testing.assert_allclose(second[1], second[0], rtol=1e-6, atol=1e-6)
 
 
 def test_a_variable_is_written_inside_no_grad_only() -> None:
