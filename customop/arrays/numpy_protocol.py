@@ -291,10 +291,7 @@ class ArrayMethods(WritingMethods):
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         """Do what `numpy.astype` does."""
         found = call_numpy(np.astype, self, dtype, **kwargs)
-        if self.shape or not is_traced(found):
-            return found
-        if not self.box_is_scalar:
-            found.box_pin()  # an array gives an array
+        if self.shape or not is_traced(found) or not self.box_is_scalar:
             return found
         return found if found.box_is_scalar else found[()]
 

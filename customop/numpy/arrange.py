@@ -16,6 +16,7 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
+    Tracer,
     fake_like,
     partials,
     register_numpy_function,
@@ -295,8 +296,12 @@ def _(
     dtype = as_dtype(dtype) if isinstance(dtype, type) else dtype
     known = isinstance(dtype, np.dtype)
     found = in_order(_astype.run(x, dtype) if known else _astype(x, dtype), order)
-    is_scalar = type(found) is np.ndarray and getattr(x, "box_is_scalar", False)
-    return found[()] if is_scalar else found
+    if found.shape:
+        return found
+    is_scalar = getattr(x, "box_is_scalar", False)
+    if isinstance(found, Tracer) and not is_scalar:
+        found.box_pin()  # an array gives an array
+    return found[()] if is_scalar and type(found) is np.ndarray else found
 
 
 def _from_parts(real: Any, imag: Any) -> Any:

@@ -674,7 +674,10 @@ def _without(g: Any, v_shape: Any, key: Any) -> Any:
         found = g.copy()
         found[key_of(key)] = 0.0
         return found
-    return slice_set.run(g, _zeros(g, v_shape), key)
+    found = slice_set.run(g, _zeros(g, v_shape), key)
+    if isinstance(found, Tracer) and not found.shape:
+        found.box_pin()  # an array, also where it has no axes
+    return found
 
 
 slice_set.register_autograd(

@@ -607,8 +607,10 @@ class Fresh:
         if type(grad) is not np.ndarray and is_traced(grad):
             return self._of_tracer(grad)
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
+            if not grad.shape:  # it ends here, and another array may get its id
+                return as_scalar(grad)
             self._seen.add(id(grad))
-            return grad if grad.shape else as_scalar(grad)
+            return grad
         return as_scalar(grad.copy()) if has_memory(grad) else grad
 
     def _of_tracer(self, grad: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,9 @@ def wrong(seed: int) -> tuple[str, bool]:
     return "", any(entry.refused is None for entry in entries)
 
 
-def check(seeds: range, faults: Callable[[int], tuple[str, bool]] = wrong) -> None:
+def check(
+    seeds: Sequence[int], faults: Callable[[int], tuple[str, bool]] = wrong
+) -> None:
     """Nothing differs, and most programs are compiled."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -165,8 +167,56 @@ def wrong_nested(seed: int) -> tuple[str, bool]:
     return "", any(entry.refused is None for entry in entries)
 
 
+# ---- gradients that are compiled ----
+
+
+def laid_out(value: Any) -> Any:
+    """The bits of an array, its class, and how it lies in memory."""
+    return seen(value), type(value), value.strides
+
+
+def wrong_captured(seed: int) -> tuple[str, bool]:
+    """As `wrong`, for a gradient that is compiled, in class and memory, too."""
+    program = Program(seed, kinds=KINDS)
+    args = program.arguments()
+    primals = [a for a in args if moves(a)]
+    if not primals:
+        return "", True
+    at = tuple(range(len(primals)))
+    plain = program.fn  # the program itself reads any name
+
+    def fn(*xs: Any) -> Any:
+        return co.grad(lambda *ys: total(plain, args, ys), at)(*xs)
+
+    compiled = co.compile(fn)
+    for offset in (0, 1):
+        both: list[Any] = []
+        for gradient in (fn, compiled):
+            given = [a for a in program.arguments(offset) if moves(a)]
+            try:
+                both.append([laid_out(v) for v in co.tree.leaves(gradient(*given))])
+            except Exception as error:  # noqa: BLE001  # NumPy's, of many classes
+                both.append(type(error).__name__)
+        if isinstance(both[1], str):
+            return "", False
+        if both[0] != both[1] and not isinstance(both[0], str):
+            return f"{seed} compiled\n{program.text}", False
+    return "", True
+
+
 def test_random_programs() -> None:
     check(range(20))
+
+
+def test_compiled_gradients() -> None:
+    # Each of these seeds has found a fault.
+    found = (741051, 741204, 741576, 741864, 750409, 750620, 750695)
+    check([*range(3000, 3010), *found], wrong_captured)
+
+
+@pytest.mark.exhaustive
+def test_many_compiled_gradients() -> None:
+    check(range(3010, 3400), wrong_captured)
 
 
 @pytest.mark.exhaustive

@@ -153,7 +153,7 @@ def full_like(
 
 def copy(plan: TablePlan, node: Node, x: AnyArray) -> None:
     """Emit a copy in the order of the original."""
-    plan.copy(x, plan.result(node, x.shape, x.dtype, [np.empty_like(x)]))
+    plan.copy(x, plan.result(node, x.shape, x.dtype, strides=np.empty_like(x).strides))
 
 
 def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
@@ -163,7 +163,8 @@ def copy_in_c_order(plan: TablePlan, node: Node, x: AnyArray) -> None:
 
 def cast(plan: TablePlan, node: Node, x: AnyArray, dtype: Any) -> None:
     """Emit a copy of another dtype."""
-    found = plan.result(node, x.shape, np.dtype(dtype), [np.empty_like(x)])
+    like = np.empty_like(x, dtype=dtype)
+    found = plan.result(node, x.shape, like.dtype, strides=like.strides)
     source = node.args[0]
     if source in plan.scalars:
         plan.scalars.add(node)

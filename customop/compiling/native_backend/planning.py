@@ -520,9 +520,11 @@ class TablePlan:
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         operands: Sequence[AnyArray] = (),
+        strides: tuple[int, ...] | None = None,
     ) -> AnyArray:
         """Return new memory for the value of a node, in the order of the operands."""
-        strides = result_strides(shape, dtype.itemsize, operands) if operands else None
+        if operands:
+            strides = result_strides(shape, dtype.itemsize, operands)
         found, block = self.new(shape, dtype, strides)
         self.arrays[node] = found
         self.hold(node, block)

@@ -113,6 +113,8 @@ class ResultPlan:
         low, high = span_of(value)
         if high - low != value.nbytes:
             raise NotNative(f"the result {node} has gaps in its memory")
+        # Not `flags.c_contiguous`, which does not look at axes of one item.
+        in_c_order = np.empty(value.shape, value.dtype).strides
         points = (
             value.nbytes > COPIED and plan.owns(node) and not plan.touches(low, high)
         )
@@ -120,7 +122,7 @@ class ResultPlan:
             "scalar" if node in plan.scalars else "new",
             value.dtype,
             value.shape,
-            None if value.flags.c_contiguous else value.strides,
+            None if value.strides == in_c_order else value.strides,
             low,
             low,
             high,
