@@ -137,7 +137,7 @@ def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
     A negative real base has a logarithm if the power is complex.
     """
     if isinstance(x1, int | float | complex):
-        return g * (y * _log_of(x1, is_complex(y))) if x1 else g * 0.0
+        return g * (y * (_log_of(x1, is_complex(y)) if x1 else 0.0))
     if isinstance(x1, SymInt):  # of which the power is 0 where it is 0
         return g * (y * np.log(larger(x1, 1)))
     base = np.where(np.equal(x1, 0), 1.0, x1)

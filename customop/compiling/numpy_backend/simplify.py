@@ -239,8 +239,10 @@ def _may_keep(user: Node) -> bool:
     """Return whether the caller may get an operand as a result, and write to it."""
     if user.op != CALL:
         return True
-    if user.subgraphs:
-        return True
+    if user.subgraphs or user.target.qualname == "np::astype":
+        return (
+            True  # a scalar is converted to a scalar, and the known number is an array
+        )
     # What broadcast_to gives is read-only.
     gives_views = any(r.alias is not None for r in user.target.schema.returns)
     return gives_views and user.target.qualname != "np::broadcast_to"
