@@ -9,7 +9,15 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import pairwise
@@ -94,7 +102,7 @@ _SETTINGS = {
 
 
 # Methods of locks and events that say how they are -> modules of their classes.
-OF_LOCKS = {
+OF_LOCKS: Mapping[str, Sequence[str]] = {
     "is_set": ("threading", "asyncio.locks"),
     "locked": ("_thread", "threading", "asyncio.locks"),
 }

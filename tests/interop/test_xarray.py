@@ -152,7 +152,7 @@ def test_transforms_that_change_axes_name_the_calls_that_work(x: Any) -> None:
             made(loss if transform is co.hessian else lambda row: row**2)(day)
         assert caught.value.do == (
             "for batches over a dim call customop.interop.xarray.vmap(fn, dim); for"
-            " Jacobians and Hessians pass the array:"
+            " Jacobians, Hessians and co.compile pass the array:"
             " co.hessian(lambda a: f(x.copy(data=a)).data)(x.data)"
         )
     found = co.hessian(lambda a: loss(day.copy(data=a)))(day.data)
