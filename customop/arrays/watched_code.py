@@ -96,12 +96,13 @@ def asking(fn: Any) -> Any:
 
     The function itself if its code does not ask for the class of an array.
     """
-    code: Any = getattr(fn, "__code__", None)  # of the function, for a method
-    if not _look_at(code)[1]:
-        return fn
     if type(fn) is MethodType:
-        return MethodType(asking(fn.__func__), fn.__self__)
-    copy = _copy_of(code) if type(fn) is FunctionType else None
+        inner = asking(fn.__func__)
+        return fn if inner is fn.__func__ else MethodType(inner, fn.__self__)
+    # An operator has no code, and takes 2 us to say so.
+    if type(fn) is not FunctionType or not _look_at(fn.__code__)[1]:
+        return fn
+    copy = _copy_of(fn.__code__)
     if copy is None:
         return fn
     made = FunctionType(
