@@ -132,7 +132,9 @@ class Recipe(NamedTuple):
         if isinstance(found, AbsentOperator):
             raise found.error(self.why_not)
         op: Operator[..., Any] = found
-        self._check(recipe_of(op), 1 if kernel_alone else len(self.rows))
+        # The recipe of an operator of a script has a body in place of what proves it.
+        own = recipe_by_name(op) if kernel_alone else recipe_of(op)
+        self._check(own, 1 if kernel_alone else len(self.rows))
         looked_up = _looked_up(op)
         if looked_up is not None:
             _checked[self, kernel_alone] = op, op.rows, op.disabled, looked_up

@@ -409,3 +409,28 @@ def test_another_process_loads_a_program(tmp_path: Path, way: str) -> None:
         "other": "apart_jax::scaled is another operator in this process",
     }
     assert text[way] in done.stderr
+
+
+def test_a_script_registers_the_kernels_of_its_own_program(tmp_path: Path) -> None:
+    """Its operators are no part of a module that could be imported."""
+    (tmp_path / "script.py").write_text(
+        MODULE.format(factor=2.0)
+        + "import jax, numpy as np; jax.config.update('jax_enable_x64', True)\n"
+        "from customop.interop.jax import export, register_kernels\n"
+        "every = [jax.export.DisabledSafetyCheck.custom_call('ALL')]\n"
+        "fn = jax.jit(lambda x: export(scaled)(x, k=3.0))\n"
+        "spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape('n'), 'float64')\n"
+        "made = jax.export.export(fn, disabled_checks=every)(spec)\n"
+        "assert register_kernels(made) == [scaled]\n"
+        "print(made.call(np.arange(3.0)).tolist())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "[0.0, 6.0, 12.0]\n", done.stderr

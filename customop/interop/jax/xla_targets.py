@@ -240,13 +240,13 @@ def register_kernels(exported: Any) -> list[Operator[..., Any]]:
     ... )
     ... @numba.vectorize
     ... def double(x):
-    ...     return x * 2
+    ...     return x + x
     >>> every = jax.export.DisabledSafetyCheck.custom_call("ALL")
     >>> made = jax.export.export(jax.jit(export(double)), disabled_checks=[every])
     >>> program = made(jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), "float32"))
     >>> register_kernels(program)  # in another process: of jax.export.deserialize(data)
     [<Operator export_docs::double(Array x) -> Array>]
-    >>> program.call(jnp.ones(2))
+    >>> program.call(jnp.ones(2, "float32"))
     Array([2., 2.], dtype=float32)
     """
     if not isinstance(exported, jax.export.Exported):
