@@ -332,7 +332,7 @@ def compare_functions() -> None:
 def _reduced_with(reduced: Callable[..., Any]) -> Callable[..., Any]:
     """Return cloudpickle's reduction of a function of a script, with recipes.
 
-    There is no hook for it: cloudpickle asks none of its tables for functions.
+    The method is replaced since cloudpickle asks none of its tables for functions.
     """
 
     def reduce(pickler: Any, fn: FunctionType) -> tuple[Any, ...]:

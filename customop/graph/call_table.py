@@ -32,7 +32,7 @@ Called = Callable[[Node], tuple[str, Sequence[Any]]]
 
 
 class CallTable:
-    """What the calls of a graph call, take and give.
+    """The calls of a graph: the functions that they call, what they take and give.
 
     Each value has a place in a list. When nothing needs it any more, another value gets
     its place, or None.

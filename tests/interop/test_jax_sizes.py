@@ -412,7 +412,7 @@ def test_another_process_loads_a_program(tmp_path: Path, way: str) -> None:
 
 
 def test_a_script_registers_the_kernels_of_its_own_program(tmp_path: Path) -> None:
-    """Its operators are no part of a module that could be imported."""
+    """Its operators cannot be imported from a module."""
     (tmp_path / "script.py").write_text(
         MODULE.format(factor=2.0)
         + "import jax, numpy as np; jax.config.update('jax_enable_x64', True)\n"

@@ -94,7 +94,7 @@ def basic_key(key: Sequence[Any]) -> tuple[Any, ...]:
 def placed(
     plan: TablePlan, node: Node, g: AnyArray, shape: Sequence[int], key: Sequence[Any]
 ) -> None:
-    """Emit zeros with `g` at a slice; a scalar if there are no axes."""
+    """Emit zeros with `g` at a slice; without axes, a scalar."""
     found = plan.result(node, tuple(shape), g.dtype)
     if not shape:
         plan.scalars.add(node)

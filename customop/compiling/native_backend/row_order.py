@@ -26,7 +26,7 @@ _FEWER: Final = 0.7
 def with_neighbors(nodes: Sequence[Node]) -> list[Node]:
     """Return nodes in an order in which arithmetic of one shape follows on each other.
 
-    Calls that are no arithmetic come as soon as they can, arithmetic when nothing else can.
+    Arithmetic comes when nothing else can, other calls as soon as they can.
     The order stays where a call has effects, may be an operator of the user's, or has
     large values, and where few calls come together.
     """
@@ -47,7 +47,7 @@ class _NewOrder:
         # The nodes that read each one, and how many of its inputs are still to be taken.
         self._readers: list[list[int]] = [[] for _ in nodes]
         self._missing: list[int] = []
-        # What can be taken: calls that are no arithmetic, and arithmetic of each kind.
+        # What can be taken: arithmetic of each kind, and other calls.
         self._others: list[int] = []
         self._ready: dict[Any, list[int]] = {}
         for k, node in enumerate(nodes):

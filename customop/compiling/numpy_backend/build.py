@@ -46,7 +46,7 @@ _IN_TRY: Final = " " * 8
 
 
 class CallWay(NamedTuple):
-    """How the calls of an operator are written.
+    """The way in which the calls of an operator are written.
 
     Attributes
     ----------

@@ -376,7 +376,7 @@ def _unslice(lines: GraphLines, node: Node) -> str | None:
 def _placed(
     g: Any, shape: tuple[int, ...], dtype: Any, key: Any, zeros: Any = np.zeros
 ) -> Any:
-    """Return zeros with an array in some place; a scalar if there are no axes."""
+    """Return zeros with an array in some place; without axes, a scalar."""
     out = zeros(shape, dtype)
     out[key] = g
     return out if shape else out[()]

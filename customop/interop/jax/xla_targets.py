@@ -38,7 +38,7 @@ _CONSTANTS = (bool, int, float, complex, str, type(None))
 
 
 class _Target(NamedTuple):
-    """What a program says of a call of a kernel.
+    """The description of a call of a kernel in a program.
 
     Attributes
     ----------

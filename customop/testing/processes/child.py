@@ -179,7 +179,7 @@ def _do_jobs(
     write: Callable[[list[Any]], None],
     result: Ended | Crash,
 ) -> None:
-    """Do jobs in a child until there are no more, or one fails."""
+    """Do the jobs of a queue in a child until one fails or the queue ends."""
     is_well = result == Ended()
     while is_well and (found := next_job()) is not None:
         job, args, at_once = found

@@ -171,7 +171,7 @@ def test_lists_that_change_after_tracing() -> None:
 
 
 def test_inputs_of_one_shape_share_its_tuple() -> None:
-    """What is remembered of calls is found by the identity of shapes and strides."""
+    """Facts of calls are remembered by the identity of shapes and strides."""
     arrays = [np.ones((2, 3)), np.zeros((2, 3), "f4"), np.ones((3, 2)).T, np.ones(())]
 
     def fn(xs: Any) -> Any:
