@@ -309,6 +309,50 @@ def test_questions_without_an_answer_are_errors(
         program(fn, *shapes)
 
 
+CALCULATED: dict[str, Callable[[Any], Any]] = {
+    "power": lambda n: n**0.5,
+    "absolute": lambda n: abs(n / 2 - 5),
+    "logarithm": np.log,
+    "exponential": lambda n: np.exp(-n / 3),
+}
+
+
+@pytest.mark.parametrize("name", [*CALCULATED])
+def test_numbers_are_calculated_from_sizes(name: str) -> None:
+    """NumPy's functions of a size are JAX's in the program; their sizes stay open."""
+    factor = CALCULATED[name]
+
+    def kernel(x: Any) -> Any:
+        return x * factor(x.shape[0])
+
+    op: co.Operator[..., Any] = co.custom_op(
+        f"jax_sizes::by_{name}", kernel, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op.register_fake(lambda x: co.fake_like(x))
+    op.register_autograd(lambda ctx, g: g * factor(g.shape[0]))
+    gradient = jax.grad(lambda x: jnp.sum(export(op)(x)))
+    every = jax.export.DisabledSafetyCheck.custom_call("ALL")
+    spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), jnp.float64.dtype)
+    made = jax.export.export(jax.jit(gradient), disabled_checks=[every])(spec)
+    for n in (1, 5, 12):
+        expected = np.full(n, factor(n))
+        found = made.call(np.ones(n))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_question_about_a_calculated_number_is_an_error() -> None:
+    def kernel(x: Any) -> Any:
+        return x.copy()
+
+    op: co.Operator[..., Any] = co.custom_op(
+        "jax_sizes::asks", kernel, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op.register_fake(lambda x: co.fake_like(x) if np.log(x.shape[0]) > 2 else x)
+    spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), jnp.float64.dtype)
+    with pytest.raises(co.ArgumentError, match=r"whether np\.log\(n\) > 2 is asked"):
+        jax.export.export(jax.jit(export(op)))(spec)
+
+
 def test_constraints_answer_questions() -> None:
     made = program(export(asking), "b", constraints=["b >= 6"])
     (x,) = arrays_of((8,))

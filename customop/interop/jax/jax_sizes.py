@@ -93,7 +93,7 @@ class JaxSizes:
             ]
             return reduce(operator.add, terms)
         if isinstance(side, Calculation):
-            return _OPERATIONS[side.name](*map(self._valued, side.parts))
+            return _operation(side.name)(*map(self._valued, side.parts))
         return side
 
     def _factor(self, factor: Factor) -> Any:
@@ -115,11 +115,11 @@ class JaxSizes:
             return bool(self._holds(condition))
         except InconclusiveDimensionOperation:
             return None
-        except KeyError:  # an operation that sizes of JAX do not have
-            return None
 
     def _holds(self, condition: Condition) -> bool:
         if isinstance(condition, Compared):
+            if not (_is_whole(condition.left) and _is_whole(condition.right)):
+                raise InconclusiveDimensionOperation("JAX compares whole numbers alone")
             if condition.sign in ("==", "!="):
                 # JAX says that sizes differ where it does not know it.
                 return self._equal(condition) is (condition.sign == "==")
@@ -202,10 +202,28 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "%": operator.mod,
     "/": lambda a, b: _real(a) / _real(b),
     "**": lambda a, b: _real(a) ** _real(b),
-    "sqrt": lambda a: jax.numpy.sqrt(_real(a)),
     "min": lambda *parts: reduce(min_dim, parts),
     "max": lambda *parts: reduce(max_dim, parts),
 }
+
+
+_WHOLE: Final = frozenset(("+", "-", "*", "//", "%", "min", "max"))
+
+
+def _is_whole(side: Any) -> bool:
+    """Return whether a side of a condition is a size of JAX or an int."""
+    if isinstance(side, Calculation):
+        return side.name in _WHOLE and all(map(_is_whole, side.parts))
+    return isinstance(side, (int, Expr))
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    """Return a calculation; those without a sign are functions of NumPy."""
+    found = _OPERATIONS.get(name)
+    if found is not None:
+        return found
+    function = getattr(jax.numpy, name)
+    return lambda *parts: function(*map(_real, parts))
 
 
 def _real(size: Any) -> Any:
