@@ -6,7 +6,7 @@ import keyword
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import gcd, inf, isfinite
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,9 @@ from customop.errors import (
 )
 from customop.frozen import Frozen, cached
 from customop.shapes.expressions import (
+    Atom,
     Expr,
+    Factor,
     LargeSize,
     Number,
     add,
@@ -163,6 +165,41 @@ def side_value(side: Side, sizes: Mapping[str, int]) -> Any:
     if isinstance(side, Expr):
         return value_of(side, sizes)
     return side.value(sizes) if isinstance(side, Calculation) else side
+
+
+def side_by(
+    side: Side,
+    size: Callable[[str], Any],
+    operation: Callable[[str], Callable[..., Any]],
+) -> Any:
+    """Compute a side of a relation from sizes of another library.
+
+    Parameters
+    ----------
+    side
+    size : callable
+        Takes the name of a size, and returns the other library's.
+    operation : callable
+        Takes the sign or name of an operation, and returns the other library's.
+    """
+
+    def computed(part: Any) -> Any:
+        if isinstance(part, Expr):
+            terms = [
+                reduce(operator.mul, map(factor, monomial), c)
+                for monomial, c in part.terms.items()
+            ]
+            return reduce(operator.add, terms)
+        if isinstance(part, Calculation):
+            return operation(part.name)(*map(computed, part.parts))
+        return part
+
+    def factor(part: Factor) -> Any:
+        if isinstance(part, Atom):
+            return operation(part.sign)(*map(computed, part.parts))
+        return size(part)
+
+    return computed(side)
 
 
 def names_in_side(side: Side) -> frozenset[str]:

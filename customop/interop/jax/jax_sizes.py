@@ -20,8 +20,14 @@ from jax.errors import InconclusiveDimensionOperation
 
 from customop.arrays.fake import FakeArray
 from customop.errors import ArgumentError, DataDependentError, SizeError
-from customop.shapes.conditions import Calculation, Compared, Condition, Logic
-from customop.shapes.expressions import Atom, Expr, Factor
+from customop.shapes.conditions import (
+    Calculation,
+    Compared,
+    Condition,
+    Logic,
+    side_by,
+)
+from customop.shapes.expressions import Expr
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import Symbolic
 
@@ -86,26 +92,16 @@ class JaxSizes:
 
     def _valued(self, side: Any) -> Any:
         """Compute an expression, calculation or number from JAX's sizes."""
-        if isinstance(side, Expr):
-            terms = [
-                reduce(operator.mul, map(self._factor, monomial), c)
-                for monomial, c in side.terms.items()
-            ]
-            return reduce(operator.add, terms)
-        if isinstance(side, Calculation):
-            return _operation(side.name)(*map(self._valued, side.parts))
-        return side
+        return side_by(side, self._known, _operation)
 
-    def _factor(self, factor: Factor) -> Any:
-        if isinstance(factor, Atom):
-            return _OPERATIONS[factor.sign](*map(self._valued, factor.parts))
-        if factor not in self._jaxs:
+    def _known(self, name: str) -> Any:
+        if name not in self._jaxs:
             raise DataDependentError(
-                f"the size {factor} depends on the values of arrays, and JAX must know"
+                f"the size {name} depends on the values of arrays, and JAX must know"
                 " shapes before it has values",
                 do="give results whose lengths follow from those of the arguments",
             )
-        return self._jaxs[factor]
+        return self._jaxs[name]
 
     # ---- questions ----
 

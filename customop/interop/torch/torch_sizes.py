@@ -16,13 +16,13 @@ from typing import Any, Final
 from customop.core.fake_context import get_ctx
 from customop.interop.torch.framework import require, torch
 from customop.shapes.conditions import (
-    Calculation,
     Compared,
     Condition,
     Logic,
     names_in_side,
+    side_by,
 )
-from customop.shapes.expressions import Atom, Expr, Factor, symbol
+from customop.shapes.expressions import symbol
 from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymInt, as_side, make_int
 
@@ -115,22 +115,12 @@ class TorchSizes:
 
     def _valued(self, side: Any) -> Any:
         """Compute an expression, calculation or number from torch's sizes."""
-        if isinstance(side, Expr):
-            terms = [
-                reduce(operator.mul, map(self._factor, monomial), c)
-                for monomial, c in side.terms.items()
-            ]
-            return reduce(operator.add, terms)
-        if isinstance(side, Calculation):
-            return _CALCULATED[side.name](*map(self._valued, side.parts))
-        return side
+        return side_by(side, self._known, _CALCULATED.__getitem__)
 
-    def _factor(self, factor: Factor) -> Any:
-        if isinstance(factor, Atom):
-            return _ATOMS[factor.sign](*map(self._valued, factor.parts))
-        if factor not in self._torchs:
-            self._torchs[factor] = self._new(factor)
-        return self._torchs[factor]
+    def _known(self, name: str) -> Any:
+        if name not in self._torchs:
+            self._torchs[name] = self._new(name)
+        return self._torchs[name]
 
     def _new(self, name: str) -> Any:
         """Return a new torch size for a size that a fake kernel made with `get_ctx`."""
@@ -195,13 +185,10 @@ _COMPOSED: Final[Mapping[str, Callable[[SizeContext, Sequence[Any]], Any]]] = {
     "Max": lambda context, parts: context.extreme("max", *parts),
     "Min": lambda context, parts: context.extreme("min", *parts),
 }
-_ATOMS: Final[dict[str, Any]] = {
+_CALCULATED: Final[dict[str, Any]] = {
     "//": operator.floordiv,
     "min": lambda *parts: reduce(torch.sym_min, parts),
     "max": lambda *parts: reduce(torch.sym_max, parts),
-}
-_CALCULATED: Final[dict[str, Any]] = {
-    **_ATOMS,
     "+": operator.add,
     "-": lambda *parts: -parts[0] if len(parts) == 1 else parts[0] - parts[1],
     "*": operator.mul,
